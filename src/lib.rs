@@ -1,1 +1,45 @@
-//! registrar
+//! Registers CSI drivers that live on the host with the kubelet, and keeps them registered.
+//!
+//! The modules, in the order in which data flows:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`config`] | what the operator wants: files, environment, flags, and where each value came from |
+//! | `watch` | "look again": one inotify instance over paths that may not exist yet |
+//! | [`csi`] | the driver's side: who it is, and whether it is still there |
+//! | `registration` | the kubelet's side: the service on reg.sock |
+//! | `kubelet` | the kubelet as a process: which one spoke, whether it still runs |
+//! | `link` | what stands on disk: the socket's and the link's place, and who is there |
+//! | `driver` | the life of one driver: a pure state machine |
+//! | `supervisor` | runs every driver: feeds events in, carries effects out |
+//! | `state` | what must survive us: state.json |
+//! | `status` | what is so, for those who ask |
+//! | `systemd`, `control`, `cli` | its readers |
+//!
+//! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `backoff`,
+//! `printable`, `task`, `log`.
+
+mod backoff;
+pub mod cli;
+pub mod config;
+mod control;
+pub mod csi;
+mod driver;
+mod grpc;
+mod identity;
+mod kubelet;
+mod link;
+mod log;
+mod moment;
+pub mod name;
+mod printable;
+mod proto;
+mod registration;
+mod runtime;
+mod socket;
+mod state;
+mod status;
+mod supervisor;
+mod systemd;
+mod task;
+mod watch;

@@ -1,1 +1,32 @@
-//! The test bed.
+//! The test bed: the two parties around the registrar, and what runs the registrar between them.
+//!
+//! Every fake runs on a thread of its own and speaks the real wire on real Unix sockets; its
+//! handle is synchronous, so plain tests and async code use it alike, and dropping it ends it.
+//!
+//! - [`Node`]: a temporary directory laid out as a node
+//! - [`FakeDriver`]: a CSI driver that can be late, slow, wrong or gone
+//! - [`kubelet`]: a kubelet of a chosen release, in this process or in one of its own
+//! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
+//! - [`Registrar`]: the real binary, run as a process
+//! - [`wire`]: a kubelet's calls, one at a time and by hand
+//! - [`mod@eventually`]: waiting on a condition instead of sleeping
+
+mod channel;
+pub mod driver;
+pub mod eventually;
+pub mod kubelet;
+pub mod node;
+pub mod notify_socket;
+pub mod proto;
+pub mod registrar;
+pub mod status;
+pub mod wire;
+mod worker;
+
+pub use driver::{Behaviour, FakeDriver};
+pub use eventually::{eventually, never, stays};
+pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing};
+pub use node::{Layout, Node};
+pub use notify_socket::NotifySocket;
+pub use registrar::Registrar;
+pub use status::{DriverStatus, Status};

@@ -1,0 +1,87 @@
+//! The commands and their flags.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Registers CSI drivers that live on the host with the kubelet, and keeps them registered.
+#[derive(Debug, Parser)]
+#[command(name = "node-storage-driver-registrar", version, about)]
+pub(crate) struct Args {
+    /// Configuration file; its config.d is the one beside it.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Directory for the lock, the state and the control socket.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) runtime_dir: Option<PathBuf>,
+
+    /// How much to log: error, warn, info, debug or trace.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What to do; without any, `run`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Register drivers, and keep them registered.
+    Run,
+    /// Apply a changed configuration; returns when that is done.
+    Reload,
+    /// Validate the configuration, and say what it would do.
+    Check,
+    /// Print the effective configuration, each value with where it came from.
+    Config,
+    /// Show how every driver stands; 0 when all are registered.
+    Status(StatusOptions),
+    /// Wait until drivers are registered or served.
+    Wait(WaitOptions),
+    /// Make a driver's link anew, so that the kubelet registers it again.
+    Reannounce(DriverArgument),
+    /// Take a driver's link away until it is published again.
+    Withdraw(DriverArgument),
+    /// Publish a driver that was withdrawn by hand.
+    Publish(DriverArgument),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusOptions {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Follow changes until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct WaitOptions {
+    /// What to wait for.
+    #[arg(long = "for", value_name = "STATE", default_value = "registered")]
+    pub(crate) state: WaitState,
+    /// How long to wait.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Ids or names; none means all, at least one.
+    #[arg(value_name = "DRIVER")]
+    pub(crate) drivers: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitState {
+    /// The kubelet has registered the driver.
+    Registered,
+    /// The driver answers and its link is there.
+    Serving,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DriverArgument {
+    /// The driver's id or name.
+    #[arg(value_name = "DRIVER")]
+    pub(crate) driver: String,
+}

@@ -1,0 +1,59 @@
+//! `check`: whether the configuration is right, and what it would do.
+
+use super::exit::Exit;
+use crate::config::{Loaded, Settings};
+use crate::link::layout::{Layout, Slot};
+use crate::name::DriverName;
+
+pub(crate) fn check(loaded: &Loaded) -> Result<(), Exit> {
+    print!("{}", plan(&loaded.settings));
+    Ok(())
+}
+
+/// What the daemon would do with these settings, in words.
+fn plan(settings: &Settings) -> String {
+    let layout = Layout::of(settings);
+    let mut plan = String::from("the configuration is valid\n");
+    for (id, driver) in &settings.drivers {
+        plan += &format!(
+            "driver {id}\n  waits for      {}\n",
+            driver.csi_socket.display()
+        );
+        let pinned = driver
+            .name
+            .as_deref()
+            .and_then(|name| DriverName::parse(name).ok());
+        let (socket, link, target) = match &pinned {
+            Some(name) => (
+                layout.socket(name),
+                layout.link(name, Slot::default()),
+                layout.target(name),
+            ),
+            None => {
+                let dir = if layout.one_directory() { "." } else { "" };
+                let shown = format!("{dir}NAME-reg.sock");
+                let target = if layout.one_directory() {
+                    shown.clone().into()
+                } else {
+                    settings.kubelet.sees_registry_as.join(&shown)
+                };
+                (
+                    layout.registry_dir().join(&shown),
+                    layout.kubelet_dir().join("NAME-reg.sock"),
+                    target,
+                )
+            }
+        };
+        plan += &format!("  serves         {}\n", socket.display());
+        plan += &format!(
+            "  links          {} -> {}\n",
+            link.display(),
+            target.display()
+        );
+        plan += &format!("  tells kubelet  endpoint {}\n", driver.endpoint.display());
+    }
+    if settings.drivers.is_empty() {
+        plan += "no drivers are configured\n";
+    }
+    plan
+}

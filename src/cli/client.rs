@@ -1,0 +1,136 @@
+//! Commands that ask the running daemon.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use tokio::time::timeout;
+
+use super::args::{Args, DriverArgument, StatusOptions, WaitOptions, WaitState};
+use super::exit::Exit;
+use crate::control::{Client, ClientError};
+use crate::driver::phase::Phase;
+use crate::proto::control::{Driver, Status};
+use crate::runtime::{control_socket, locate};
+use crate::status;
+use crate::supervisor::Hand;
+
+pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
+    let show = |status: &Status| -> Result<(), Exit> {
+        let text = if options.json {
+            status::json(status).map_err(failed)?
+        } else {
+            status::table(status)
+        };
+        println!("{text}");
+        Ok(())
+    };
+    in_runtime(async {
+        let mut client = connect(args).await?;
+        if options.watch {
+            let mut broken = Ok(());
+            client
+                .follow(|now| {
+                    broken = show(&now);
+                    broken.is_err()
+                })
+                .await
+                .map_err(failed)?;
+            return broken;
+        }
+        let now = client.status().await.map_err(failed)?;
+        show(&now)?;
+        if status::is_well(&now) {
+            Ok(())
+        } else {
+            Err(Exit::No)
+        }
+    })
+}
+
+pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
+    in_runtime(async {
+        let waiting = async {
+            let mut client = connect(args).await?;
+            client
+                .follow(|status| reached(&status, options))
+                .await
+                .map_err(failed)
+        };
+        match timeout(options.timeout, waiting).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Exit::Failed(format!(
+                "not reached within {}",
+                humantime::format_duration(options.timeout)
+            ))),
+        }
+    })
+}
+
+fn reached(status: &Status, options: &WaitOptions) -> bool {
+    let there = |driver: &Driver| match options.state {
+        WaitState::Registered => driver.phase == Phase::Registered.as_str(),
+        WaitState::Serving => [Phase::Registered, Phase::WaitingForKubelet, Phase::Rejected]
+            .iter()
+            .any(|phase| driver.phase == phase.as_str()),
+    };
+    if options.drivers.is_empty() {
+        return !status.drivers.is_empty() && status.drivers.iter().all(there);
+    }
+    options.drivers.iter().all(|wanted| {
+        status.drivers.iter().any(|driver| {
+            (driver.id == *wanted || driver.name.as_ref() == Some(wanted)) && there(driver)
+        })
+    })
+}
+
+pub(crate) fn reannounce(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
+    by_hand(args, Hand::Reannounce, argument)
+}
+
+pub(crate) fn withdraw(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
+    by_hand(args, Hand::Withdraw, argument)
+}
+
+pub(crate) fn publish(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
+    by_hand(args, Hand::Publish, argument)
+}
+
+fn by_hand(args: &Args, hand: Hand, argument: &DriverArgument) -> Result<(), Exit> {
+    in_runtime(async {
+        connect(args)
+            .await?
+            .by_hand(hand, &argument.driver)
+            .await
+            .map_err(failed)
+    })
+}
+
+pub(crate) fn reload(args: &Args) -> Result<(), Exit> {
+    in_runtime(async {
+        connect(args)
+            .await?
+            .reload()
+            .await
+            .map_err(|error| match error {
+                ClientError::Refused(why) => Exit::Config(why),
+                other => failed(other),
+            })
+    })
+}
+
+async fn connect(args: &Args) -> Result<Client, Exit> {
+    let path: PathBuf = control_socket(&locate(args.runtime_dir.as_deref()));
+    Client::connect(&path).await.map_err(failed)
+}
+
+fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?
+        .block_on(work)
+}
+
+fn failed(error: impl std::fmt::Display) -> Exit {
+    Exit::Failed(error.to_string())
+}

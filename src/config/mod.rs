@@ -1,0 +1,142 @@
+//! The configuration: its layers, what they add up to, and where each value came from.
+//!
+//! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the
+//! environment, flags. Each layer is checked on its own before the merge, because only then
+//! does an error know the file that it is in.
+
+pub(crate) mod clash;
+mod driver;
+mod environment;
+mod error;
+mod explain;
+mod file;
+mod hint;
+mod key;
+mod layer;
+mod literal;
+mod origin;
+mod settings;
+mod tree;
+mod value;
+mod word;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use figment::Figment;
+
+pub use driver::{DriverDefaults, DriverSettings};
+pub use error::{ConfigError, Problem};
+pub use explain::{Entry, Provenance};
+pub use key::Key;
+pub use layer::Overrides;
+pub use origin::Origin;
+pub use settings::{
+    DiscoverySettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings, Settings,
+};
+pub use value::{Listen, RootDir, SUN_PATH_MAX};
+pub use word::{LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
+
+use origin::Origins;
+use tree::Tree;
+
+/// Where the configuration is when no flag says otherwise. It may be missing.
+pub const DEFAULT_CONFIG: &str = "/etc/node-storage-driver-registrar/config.toml";
+
+/// All that a configuration is made from.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// `--config`: this file must be there.
+    pub config: Option<PathBuf>,
+    /// The file read without `--config`; `None` reads no file at all.
+    pub default_config: Option<PathBuf>,
+    /// The process' environment; only names that start with `NSDR_` count.
+    pub environment: Vec<(OsString, OsString)>,
+    /// What flags set.
+    pub overrides: Overrides,
+}
+
+impl Sources {
+    /// The sources of this process: its environment and the default file, unless `config` names one.
+    pub fn of_process(config: Option<PathBuf>, overrides: Overrides) -> Self {
+        Self {
+            config,
+            default_config: Some(PathBuf::from(DEFAULT_CONFIG)),
+            environment: std::env::vars_os().collect(),
+            overrides,
+        }
+    }
+
+    fn main_file(&self) -> Option<(&Path, file::Presence)> {
+        match (&self.config, &self.default_config) {
+            (Some(named), _) => Some((named, file::Presence::Required)),
+            (None, Some(default)) => Some((default, file::Presence::Optional)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// A configuration that is valid as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The effective values.
+    pub settings: Settings,
+    origins: Origins,
+    root_was_found: bool,
+}
+
+impl Loaded {
+    /// Whether somebody still has to find the kubelet's root directory, for `root_dir = "auto"`.
+    pub fn needs_kubelet_root(&self) -> bool {
+        self.settings.kubelet.root_dir == RootDir::Auto
+    }
+
+    /// Puts the root directory that was found in the place of `"auto"`.
+    ///
+    /// # Errors
+    /// The kubelet's registry in that root leaves too little room for a pinned driver's name.
+    pub fn resolve_kubelet_root(&mut self, root: PathBuf) -> Result<(), ConfigError> {
+        if !self.registry_dir_is_given() {
+            self.settings.kubelet.registry_dir = root.join(settings::PLUGINS_REGISTRY);
+        }
+        self.settings.kubelet.root_dir = RootDir::Path(root);
+        self.root_was_found = true;
+        ConfigError::from_problems(clash::find(self))
+    }
+
+    fn registry_dir_is_given(&self) -> bool {
+        self.origins
+            .contains(&Key::of(&["kubelet", "registry_dir"]))
+    }
+}
+
+/// Reads every layer, checks it, and merges them.
+///
+/// # Errors
+/// Everything that is wrong in any layer, each with its file, variable or flag, its key and its
+/// value; what only shows in the sum (two drivers with one socket) once the layers are right.
+pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
+    let (mut layers, mut problems) = match sources.main_file() {
+        Some((path, presence)) => file::layers(path, presence),
+        None => (Vec::new(), Vec::new()),
+    };
+    let (variables, faults) = environment::layers(&sources.environment);
+    layers.extend(variables);
+    problems.extend(faults);
+    layers.extend_from_slice(sources.overrides.layers());
+    problems.extend(layers.iter().flat_map(layer::Layer::check));
+    ConfigError::from_problems(problems)?;
+
+    let figment = layers.iter().fold(Figment::new(), Figment::merge);
+    let tree: Tree = figment.extract().map_err(Problem::from)?;
+    let loaded = Loaded {
+        settings: Settings::from(tree),
+        origins: Origins::of(&figment, &layers)?,
+        root_was_found: false,
+    };
+    ConfigError::from_problems(clash::find(&loaded))?;
+    Ok(loaded)
+}

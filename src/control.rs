@@ -1,0 +1,294 @@
+//! The control socket: how client commands speak to the daemon.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Response, async_trait};
+
+use crate::grpc::client::{self, Channel, ConnectError};
+use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
+use crate::proto::control::control_client::ControlClient;
+use crate::proto::control::control_server::{Control, ControlServer};
+use crate::proto::control::{Done, DriverRequest, ReloadRequest, Status, StatusRequest};
+use crate::socket::Staged;
+use crate::supervisor::{Hand, Report, Request};
+use crate::task::Task;
+
+/// A client may watch for hours without asking anything.
+const LIMITS: Limits = Limits {
+    connections: 64,
+    idle: Duration::from_secs(24 * 3600),
+};
+/// A watching client is told at most this often.
+const PACE: Duration = Duration::from_millis(50);
+/// How long a client waits for the daemon to take its connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A status of a thousand drivers fits.
+const LARGEST_STATUS: usize = 16 * 1024 * 1024;
+
+/// Why the control socket cannot be served.
+#[derive(Debug, Error)]
+#[error("cannot listen on {}: {source}", .path.display())]
+pub(crate) struct ControlError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Why a client got no answer.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    #[error("no daemon answers on {}: {source}; is node-storage-driver-registrar running?", .path.display())]
+    NoDaemon { path: PathBuf, source: ConnectError },
+    #[error("the daemon does not take connections on {}", .0.display())]
+    Busy(PathBuf),
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Serves the control socket, with requests to the supervisor going out through `reports`.
+pub(crate) fn serve(
+    path: &Path,
+    reports: mpsc::UnboundedSender<Report>,
+    changes: watch::Receiver<u64>,
+) -> Result<Task, ControlError> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    // The lock in this directory is ours, so whatever is there is a leftover.
+    let listener = Staged::bind(directory)
+        .and_then(|staged| staged.put(path))
+        .map_err(|source| ControlError {
+            path: path.to_owned(),
+            source,
+        })?;
+    let front = Front { reports, changes };
+    Ok(Task::spawn(async move {
+        let (_retire, retired) = oneshot::channel();
+        server::serve(listener, LIMITS, front, retired).await;
+    }))
+}
+
+struct Front {
+    reports: mpsc::UnboundedSender<Report>,
+    changes: watch::Receiver<u64>,
+}
+
+impl Reception for Front {
+    type Io = UnixStream;
+    type Service = ControlServer<Session>;
+
+    fn receive(&self, stream: UnixStream, _peer: Peer, busy: Busy) -> (Self::Io, Self::Service) {
+        let session = Session {
+            reports: self.reports.clone(),
+            changes: self.changes.clone(),
+            busy,
+        };
+        (stream, ControlServer::new(session))
+    }
+}
+
+/// One client's connection.
+struct Session {
+    reports: mpsc::UnboundedSender<Report>,
+    changes: watch::Receiver<u64>,
+    busy: Busy,
+}
+
+impl Session {
+    async fn by_hand(
+        &self,
+        hand: Hand,
+        request: DriverRequest,
+    ) -> Result<Response<Done>, tonic::Status> {
+        self.busy.touch();
+        let (done, outcome) = oneshot::channel();
+        let driver = request.driver;
+        ask(&self.reports, Request::Hand { hand, driver, done }, outcome)
+            .await?
+            .map(|()| Response::new(Done {}))
+            .map_err(tonic::Status::failed_precondition)
+    }
+}
+
+#[async_trait]
+impl Control for Session {
+    type WatchStatusStream = StatusStream;
+
+    async fn get_status(
+        &self,
+        _: tonic::Request<StatusRequest>,
+    ) -> Result<Response<Status>, tonic::Status> {
+        self.busy.touch();
+        Ok(Response::new(status(&self.reports).await?))
+    }
+
+    async fn watch_status(
+        &self,
+        _: tonic::Request<StatusRequest>,
+    ) -> Result<Response<Self::WatchStatusStream>, tonic::Status> {
+        self.busy.touch();
+        let (reports, mut changes) = (self.reports.clone(), self.changes.clone());
+        let (sender, statuses) = mpsc::channel(1);
+        let follower = Task::spawn(async move {
+            loop {
+                changes.mark_unchanged();
+                let now = status(&reports).await;
+                let over = now.is_err();
+                if sender.send(now).await.is_err() || over || changes.changed().await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(PACE).await;
+            }
+        });
+        Ok(Response::new(StatusStream {
+            statuses,
+            _follower: follower,
+        }))
+    }
+
+    async fn reannounce(
+        &self,
+        request: tonic::Request<DriverRequest>,
+    ) -> Result<Response<Done>, tonic::Status> {
+        self.by_hand(Hand::Reannounce, request.into_inner()).await
+    }
+
+    async fn withdraw(
+        &self,
+        request: tonic::Request<DriverRequest>,
+    ) -> Result<Response<Done>, tonic::Status> {
+        self.by_hand(Hand::Withdraw, request.into_inner()).await
+    }
+
+    async fn publish(
+        &self,
+        request: tonic::Request<DriverRequest>,
+    ) -> Result<Response<Done>, tonic::Status> {
+        self.by_hand(Hand::Publish, request.into_inner()).await
+    }
+
+    async fn reload(
+        &self,
+        _: tonic::Request<ReloadRequest>,
+    ) -> Result<Response<Done>, tonic::Status> {
+        self.busy.touch();
+        let (done, outcome) = oneshot::channel();
+        ask(&self.reports, Request::Reload(done), outcome)
+            .await?
+            .map(|()| Response::new(Done {}))
+            .map_err(tonic::Status::invalid_argument)
+    }
+}
+
+async fn status(reports: &mpsc::UnboundedSender<Report>) -> Result<Status, tonic::Status> {
+    let (answer, answered) = oneshot::channel();
+    ask(reports, Request::Status(answer), answered).await
+}
+
+async fn ask<T>(
+    reports: &mpsc::UnboundedSender<Report>,
+    request: Request,
+    answer: oneshot::Receiver<T>,
+) -> Result<T, tonic::Status> {
+    let stopping = || tonic::Status::unavailable("the daemon is stopping");
+    reports
+        .send(Report::Request(request))
+        .map_err(|_| stopping())?;
+    answer.await.map_err(|_| stopping())
+}
+
+/// Statuses as they change. The task that follows the changes ends with it.
+struct StatusStream {
+    statuses: mpsc::Receiver<Result<Status, tonic::Status>>,
+    _follower: Task,
+}
+
+impl Stream for StatusStream {
+    type Item = Result<Status, tonic::Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.statuses.poll_recv(cx)
+    }
+}
+
+/// A connection to the daemon.
+pub(crate) struct Client {
+    control: ControlClient<Channel>,
+    _connection: Task,
+}
+
+impl Client {
+    pub(crate) async fn connect(path: &Path) -> Result<Client, ClientError> {
+        let connecting = timeout(CONNECT, client::connect(path)).await;
+        let (channel, ended) = connecting
+            .map_err(|_| ClientError::Busy(path.to_owned()))?
+            .map_err(|source| ClientError::NoDaemon {
+                path: path.to_owned(),
+                source,
+            })?;
+        let control = ControlClient::with_origin(channel, client::origin())
+            .max_decoding_message_size(LARGEST_STATUS);
+        Ok(Client {
+            control,
+            _connection: Task::spawn(ended),
+        })
+    }
+
+    pub(crate) async fn status(&mut self) -> Result<Status, ClientError> {
+        Ok(self
+            .control
+            .get_status(StatusRequest {})
+            .await
+            .map_err(refused)?
+            .into_inner())
+    }
+
+    /// Calls `show` with the status now and at each change, until it says that it has seen enough.
+    pub(crate) async fn follow(
+        &mut self,
+        mut show: impl FnMut(Status) -> bool,
+    ) -> Result<(), ClientError> {
+        let mut statuses = self
+            .control
+            .watch_status(StatusRequest {})
+            .await
+            .map_err(refused)?
+            .into_inner();
+        while let Some(status) = statuses.message().await.map_err(refused)? {
+            if show(status) {
+                return Ok(());
+            }
+        }
+        Err(ClientError::Refused("the daemon has stopped".to_owned()))
+    }
+
+    pub(crate) async fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), ClientError> {
+        let request = DriverRequest {
+            driver: driver.to_owned(),
+        };
+        let done = match hand {
+            Hand::Reannounce => self.control.reannounce(request).await,
+            Hand::Withdraw => self.control.withdraw(request).await,
+            Hand::Publish => self.control.publish(request).await,
+        };
+        done.map(drop).map_err(refused)
+    }
+
+    pub(crate) async fn reload(&mut self) -> Result<(), ClientError> {
+        self.control
+            .reload(ReloadRequest {})
+            .await
+            .map(drop)
+            .map_err(refused)
+    }
+}
+
+fn refused(status: tonic::Status) -> ClientError {
+    ClientError::Refused(status.message().to_owned())
+}

@@ -1,0 +1,278 @@
+//! One inquiry: connect to csi.sock and ask the driver who it is, each step with a deadline.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::timeout;
+use tonic::{Code, Response, Status};
+
+use super::answer::{Answer, AnswerError};
+use crate::config::DriverSettings;
+use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
+use crate::identity::Identity;
+use crate::printable::printable;
+use crate::proto::csi::identity_client::IdentityClient;
+use crate::proto::csi::node_client::NodeClient;
+use crate::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest};
+
+/// What to ask, where, and how long to wait for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Inquiry {
+    pub(crate) socket: PathBuf,
+    pinned: Option<String>,
+    deadline: Duration,
+    require_probe: bool,
+}
+
+/// Why the driver is no use yet.
+#[derive(Debug, Error)]
+pub(crate) enum Trouble {
+    #[error("waiting for {}", .0.display())]
+    Absent(PathBuf),
+    #[error("waiting for {}: {} is missing", .socket.display(), .missing.display())]
+    NoDirectory { socket: PathBuf, missing: PathBuf },
+    #[error("{} is no socket", .0.display())]
+    NoSocket(PathBuf),
+    #[error("cannot look at {}: {source}", .socket.display())]
+    Unseen { socket: PathBuf, source: io::Error },
+    #[error("nobody listens on {}", .0.display())]
+    Refused(PathBuf),
+    #[error(
+        "may not connect to {}: {source}; a socket of another user needs CAP_DAC_OVERRIDE in the unit",
+        .socket.display()
+    )]
+    Forbidden {
+        socket: PathBuf,
+        source: ConnectError,
+    },
+    #[error("{}: {source}", .socket.display())]
+    Connect {
+        socket: PathBuf,
+        source: ConnectError,
+    },
+    #[error("{} does not answer: {step} took longer than {deadline:?}", .socket.display())]
+    TimedOut {
+        socket: PathBuf,
+        step: &'static str,
+        deadline: Duration,
+    },
+    #[error("{} closed the connection before it answered", .0.display())]
+    Closed(PathBuf),
+    #[error("{method} failed: {code:?}: {message}")]
+    Call {
+        method: &'static str,
+        code: Code,
+        message: String,
+    },
+    #[error(
+        "the driver has no Node service (NodeGetInfo is unimplemented), so there is nothing to register"
+    )]
+    NoNodeService,
+    #[error("the driver is still starting (Probe says not ready)")]
+    NotReady,
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    #[error("the driver hangs: {0}")]
+    Hung(Box<Trouble>),
+    #[error("the driver closed its connection")]
+    Gone,
+    #[error("{} was removed", .0.display())]
+    Removed(PathBuf),
+}
+
+/// A driver that has answered, over the connection that tells when it goes.
+pub(crate) struct Conversation {
+    channel: Channel,
+    pub(crate) ended: Ended,
+    /// The socket that was connected to.
+    pub(crate) identity: Identity,
+}
+
+impl Inquiry {
+    pub(crate) fn new(settings: &DriverSettings) -> Inquiry {
+        Inquiry {
+            socket: settings.csi_socket.clone(),
+            pinned: settings.name.clone(),
+            deadline: settings.request_timeout,
+            require_probe: settings.require_probe,
+        }
+    }
+
+    /// The socket as it is on disk now.
+    pub(crate) fn look(&self) -> Result<Identity, Trouble> {
+        match std::fs::metadata(&self.socket) {
+            Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
+            Ok(_) => Err(Trouble::NoSocket(self.socket.clone())),
+            Err(error) if is_missing(&error) => Err(self.absent()),
+            Err(source) => Err(Trouble::Unseen {
+                socket: self.socket.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Connects and asks.
+    pub(crate) async fn begin(&self) -> Result<(Conversation, Answer), Trouble> {
+        let identity = self.look()?;
+        let (channel, mut ended) = self
+            .in_time("connecting", client::connect(&self.socket))
+            .await?
+            .map_err(|source| match &source {
+                ConnectError::Connect(error) => match error.kind() {
+                    io::ErrorKind::ConnectionRefused => Trouble::Refused(self.socket.clone()),
+                    io::ErrorKind::PermissionDenied => Trouble::Forbidden {
+                        socket: self.socket.clone(),
+                        source,
+                    },
+                    _ if is_missing(error) => self.absent(),
+                    _ => Trouble::Connect {
+                        socket: self.socket.clone(),
+                        source,
+                    },
+                },
+                ConnectError::Handshake(_) => Trouble::Connect {
+                    socket: self.socket.clone(),
+                    source,
+                },
+            })?;
+        let answer = tokio::select! {
+            answer = self.ask(&channel) => answer?,
+            () = &mut ended => return Err(Trouble::Closed(self.socket.clone())),
+        };
+        Ok((
+            Conversation {
+                channel,
+                ended,
+                identity,
+            },
+            answer,
+        ))
+    }
+
+    /// Asks again over a connection that stands.
+    pub(crate) async fn again(&self, conversation: &mut Conversation) -> Result<Answer, Trouble> {
+        tokio::select! {
+            answer = self.ask(&conversation.channel) => answer,
+            () = &mut conversation.ended => Err(Trouble::Gone),
+        }
+    }
+
+    /// The two calls go out at once: neither needs the other's answer.
+    async fn ask(&self, channel: &Channel) -> Result<Answer, Trouble> {
+        let mut identity = IdentityClient::with_origin(channel.clone(), client::origin())
+            .max_decoding_message_size(MESSAGE_LIMIT);
+        let mut probing = identity.clone();
+        let mut node = NodeClient::with_origin(channel.clone(), client::origin())
+            .max_decoding_message_size(MESSAGE_LIMIT);
+        let (info, node, ready) = tokio::join!(
+            self.call(
+                "GetPluginInfo",
+                identity.get_plugin_info(GetPluginInfoRequest {})
+            ),
+            self.call("NodeGetInfo", node.node_get_info(NodeGetInfoRequest {})),
+            self.is_ready(&mut probing),
+        );
+        let info = info?;
+        let node = node.map_err(|trouble| match trouble {
+            Trouble::Call {
+                code: Code::Unimplemented,
+                ..
+            } => Trouble::NoNodeService,
+            other => other,
+        })?;
+        let answer = Answer::check(info, node, self.pinned.as_deref())?;
+        if ready? {
+            Ok(answer)
+        } else {
+            Err(Trouble::NotReady)
+        }
+    }
+
+    async fn is_ready(&self, identity: &mut IdentityClient<Channel>) -> Result<bool, Trouble> {
+        if !self.require_probe {
+            return Ok(true);
+        }
+        let probe = self.call("Probe", identity.probe(ProbeRequest {})).await?;
+        Ok(probe.ready.unwrap_or(true))
+    }
+
+    async fn call<T>(
+        &self,
+        method: &'static str,
+        reply: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Trouble> {
+        match self.in_time(method, reply).await? {
+            Ok(reply) => Ok(reply.into_inner()),
+            Err(status) => Err(Trouble::Call {
+                method,
+                code: status.code(),
+                message: printable(status.message()),
+            }),
+        }
+    }
+
+    async fn in_time<T>(
+        &self,
+        step: &'static str,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Trouble> {
+        timeout(self.deadline, work)
+            .await
+            .map_err(|_| Trouble::TimedOut {
+                socket: self.socket.clone(),
+                step,
+                deadline: self.deadline,
+            })
+    }
+
+    fn absent(&self) -> Trouble {
+        match self.first_missing() {
+            Some(missing) => Trouble::NoDirectory {
+                socket: self.socket.clone(),
+                missing,
+            },
+            None => Trouble::Absent(self.socket.clone()),
+        }
+    }
+
+    /// The topmost directory on the way that is not there.
+    fn first_missing(&self) -> Option<PathBuf> {
+        let mut missing = None;
+        for directory in self
+            .socket
+            .ancestors()
+            .skip(1)
+            .take_while(|path| *path != Path::new("/"))
+        {
+            if directory.exists() {
+                break;
+            }
+            missing = Some(directory.to_owned());
+        }
+        missing
+    }
+}
+
+impl Trouble {
+    /// Nothing can change until somebody makes a file.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Trouble::Absent(_) | Trouble::NoDirectory { .. } | Trouble::NoSocket(_)
+        )
+    }
+}
+
+fn is_socket(metadata: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type())
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}

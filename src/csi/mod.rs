@@ -1,0 +1,5 @@
+//! The driver's side: who the driver is, and whether it is still there.
+
+pub mod answer;
+pub(crate) mod contact;
+pub(crate) mod inquiry;

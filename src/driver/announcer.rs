@@ -1,0 +1,287 @@
+//! When to make the link anew so that a kubelet looks again: one place, one back-off.
+//!
+//! A kubelet that is there and does not call has either ignored the link (before 1.25, at its
+//! start), given up after a failure (before 1.36), or sits in its own back-off for the link's
+//! path. A fresh link helps with the first two. For the third, a link under another name does.
+
+use std::time::Duration;
+
+use super::CALL_CHECK;
+use crate::backoff::Backoff;
+use crate::moment::Moment;
+
+/// A kubelet registers within about a second of the link; this is when it is late.
+const UNCALLED: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(30));
+/// A kubelet that said no may come back by itself, at half a second doubling to two minutes.
+const REFUSED: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(120));
+/// With no kubelet to be seen, none faster than this.
+const BLIND: Duration = Duration::from_secs(300);
+
+/// Decides when to announce again, while the driver is not registered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Announcer {
+    next: Next,
+    /// Announcements since there was a reason to hope.
+    tries: u32,
+    refused: bool,
+    /// Announcements in a row that no kubelet has answered with a question.
+    unanswered: u32,
+    /// The kubelet may have met our link while nobody served it, and sit in its back-off for
+    /// that path.
+    doubtful: bool,
+    last: Option<Moment>,
+    /// A kubelet has started and was not announced to yet.
+    sign: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Next {
+    At(Moment),
+    /// When a kubelet shows.
+    Resting,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Wait,
+    /// Rename a new link over the old one.
+    Announce,
+    /// Take the link away, and put one with another name.
+    Rename,
+}
+
+impl Announcer {
+    pub(crate) fn new() -> Announcer {
+        Announcer {
+            next: Next::Resting,
+            tries: 0,
+            refused: false,
+            unanswered: 0,
+            doubtful: false,
+            last: None,
+            sign: false,
+        }
+    }
+
+    /// When it wants to be asked.
+    pub(crate) fn due(&self) -> Option<Moment> {
+        match self.next {
+            Next::At(at) => Some(at),
+            Next::Resting => None,
+        }
+    }
+
+    /// The link was put in its place.
+    pub(crate) fn published(&mut self, now: Moment) {
+        self.last = Some(now);
+        self.wait(now);
+    }
+
+    /// A link of ours was there when we came up, and nobody served it until now.
+    pub(crate) fn adopted(&mut self, now: Moment) {
+        self.doubtful = true;
+        self.published(now);
+    }
+
+    /// A kubelet asked who we are. That proves nothing, but the path is not in its back-off.
+    pub(crate) fn asked(&mut self) {
+        self.unanswered = 0;
+        self.doubtful = false;
+    }
+
+    /// The kubelet said no.
+    pub(crate) fn refused(&mut self, now: Moment) {
+        self.refused = true;
+        self.wait(now);
+        self.tries = self.tries.saturating_add(1);
+    }
+
+    /// There is news for the kubelet: start over.
+    pub(crate) fn renewed(&mut self, now: Moment) {
+        *self = Announcer {
+            last: self.last,
+            sign: self.sign,
+            doubtful: self.doubtful,
+            ..Announcer::new()
+        };
+        self.wait(now);
+    }
+
+    /// The kubelet has ended, and its back-off with it.
+    pub(crate) fn ended(&mut self, now: Moment) {
+        self.renewed(now);
+        self.doubtful = false;
+    }
+
+    /// A kubelet has started.
+    pub(crate) fn started(&mut self, now: Moment) {
+        self.ended(now);
+        self.sign = true;
+    }
+
+    /// Asked at its time, and with every resync.
+    pub(crate) fn decide(&mut self, now: Moment, kubelet_there: bool, calling: bool) -> Verdict {
+        match self.next {
+            Next::At(at) if now < at => return Verdict::Wait,
+            Next::Resting if kubelet_there => {
+                // It has come without a sign that we could see.
+                self.renewed(now);
+                return Verdict::Wait;
+            }
+            Next::At(_) | Next::Resting => {}
+        }
+        if calling {
+            self.next = Next::At(now + CALL_CHECK);
+            return Verdict::Wait;
+        }
+        let blind = !kubelet_there && !self.sign;
+        if blind && self.last.is_some_and(|last| now - last < BLIND) {
+            self.next = Next::Resting;
+            return Verdict::Wait;
+        }
+        self.sign = false;
+        self.tries = self.tries.saturating_add(1);
+        if kubelet_there {
+            self.unanswered = self.unanswered.saturating_add(1);
+        }
+        // Never after the kubelet has called through this path: before 1.36 it holds a path that
+        // failed as registered, and would take the driver away by its name when the back-off of
+        // the old path ends.
+        if self.doubtful && self.unanswered >= 2 {
+            self.doubtful = false;
+            return Verdict::Rename;
+        }
+        Verdict::Announce
+    }
+
+    fn wait(&mut self, now: Moment) {
+        let backoff = if self.refused { REFUSED } else { UNCALLED };
+        self.next = Next::At(now + backoff.delay(self.tries));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When announcements are made, in seconds, by one that is asked exactly when it wants to be.
+    fn times(
+        announcer: &mut Announcer,
+        mut now: Moment,
+        there: bool,
+        count: usize,
+    ) -> Vec<(u64, Verdict)> {
+        let mut made = Vec::new();
+        while made.len() < count {
+            now = announcer
+                .due()
+                .map_or(now + Duration::from_secs(30), |at| at.max(now));
+            match announcer.decide(now, there, false) {
+                Verdict::Wait => {}
+                verdict => {
+                    made.push((now.0 / 1000, verdict));
+                    announcer.published(now);
+                }
+            }
+        }
+        made
+    }
+
+    #[test]
+    fn a_kubelet_that_does_not_call_hears_of_us_again_and_again() {
+        let mut announcer = Announcer::new();
+        announcer.published(Moment(0));
+        let made = times(&mut announcer, Moment(0), true, 5);
+        assert!(
+            made.iter()
+                .all(|(_, verdict)| *verdict == Verdict::Announce)
+        );
+        let seconds: Vec<u64> = made.iter().map(|(at, _)| *at).collect();
+        assert_eq!(seconds, [3, 9, 21, 45, 75]);
+    }
+
+    #[test]
+    fn a_link_that_was_dead_for_a_while_gets_another_name_once() {
+        let mut announcer = Announcer::new();
+        announcer.adopted(Moment(0));
+        let made = times(&mut announcer, Moment(0), true, 4);
+        let expected = [
+            (3, Verdict::Announce),
+            (9, Verdict::Rename),
+            (21, Verdict::Announce),
+            (45, Verdict::Announce),
+        ];
+        assert_eq!(made, expected);
+    }
+
+    #[test]
+    fn after_a_refusal_it_slows_to_two_minutes_and_keeps_the_name() {
+        let mut announcer = Announcer::new();
+        announcer.published(Moment(0));
+        announcer.refused(Moment(0));
+        let made = times(&mut announcer, Moment(0), true, 8);
+        assert!(
+            made.iter()
+                .all(|(_, verdict)| *verdict == Verdict::Announce)
+        );
+        let seconds: Vec<u64> = made.iter().map(|(at, _)| *at).collect();
+        assert_eq!(seconds, [3, 15, 39, 87, 183, 303, 423, 543]);
+    }
+
+    #[test]
+    fn a_kubelet_that_comes_back_by_itself_is_never_interrupted() {
+        let mut announcer = Announcer::new();
+        let mut now = Moment(0);
+        announcer.published(now);
+        // A kubelet from 1.36 on: half a second, doubling, each found up to a second late.
+        for attempt in 0..6_u32 {
+            announcer.refused(now);
+            now = now + Duration::from_millis(500 * (1 << attempt) + 1000);
+            assert!(
+                announcer.due().unwrap() > now,
+                "announced into the kubelet's own retry {attempt}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_kubelet_one_announcement_for_a_sign_and_then_every_five_minutes() {
+        let mut announcer = Announcer::new();
+        announcer.published(Moment(0));
+        announcer.started(Moment(1000));
+        let made = times(&mut announcer, Moment(1000), false, 3);
+        let seconds: Vec<u64> = made.iter().map(|(at, _)| *at).collect();
+        assert_eq!(seconds[0], 4);
+        assert!(
+            seconds[1] - seconds[0] >= 300 && seconds[1] - seconds[0] <= 330,
+            "{seconds:?}"
+        );
+        assert!(
+            seconds[2] - seconds[1] >= 300 && seconds[2] - seconds[1] <= 330,
+            "{seconds:?}"
+        );
+    }
+
+    #[test]
+    fn never_while_a_call_is_in_progress() {
+        let mut announcer = Announcer::new();
+        announcer.published(Moment(0));
+        assert_eq!(announcer.decide(Moment(3000), true, true), Verdict::Wait);
+        assert_eq!(announcer.decide(Moment(6000), true, true), Verdict::Wait);
+        assert_eq!(
+            announcer.decide(Moment(9000), true, false),
+            Verdict::Announce
+        );
+    }
+
+    #[test]
+    fn rests_until_a_kubelet_shows() {
+        let mut announcer = Announcer::new();
+        announcer.published(Moment(0));
+        assert_eq!(announcer.decide(Moment(3000), false, false), Verdict::Wait);
+        assert_eq!(announcer.due(), None);
+        assert_eq!(announcer.decide(Moment(60_000), true, false), Verdict::Wait);
+        assert_eq!(announcer.due(), Some(Moment(63_000)));
+    }
+}

@@ -1,0 +1,119 @@
+//! Why a driver is where it is, in words for the one who has to act.
+
+use super::{Contact, Driver, Standing, Why, Withdrawal};
+use crate::csi::answer::Change;
+use crate::driver::phase::Phase;
+
+impl Driver {
+    /// The reason for the phase, in words.
+    pub(crate) fn reason(&self) -> String {
+        match self.phase() {
+            Phase::Withdrawn => self.why_withdrawn(),
+            Phase::WaitingForDriver => self.why_silent(),
+            Phase::Registered => self.how_registered(),
+            Phase::Conflict => self.obstacle().map(ToString::to_string).unwrap_or_default(),
+            Phase::Rejected => match &self.standing {
+                Standing::Rejected { error, .. } => format!("the kubelet said: {error}"),
+                Standing::Unregistered(_) | Standing::Registered(_) => String::new(),
+            },
+            Phase::WaitingForKubelet => match self.obstacle() {
+                Some(obstacle) => obstacle.to_string(),
+                None => self.why_unregistered(),
+            },
+        }
+    }
+
+    /// What is wrong on our side or the kubelet's, if anything is: an error rather than a state.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if let Some(collision) = self.collision() {
+            return Some(collision);
+        }
+        match (self.phase(), &self.standing) {
+            (Phase::Conflict | Phase::WaitingForKubelet, _) => {
+                self.obstacle().map(ToString::to_string)
+            }
+            (Phase::Rejected, Standing::Rejected { error, .. }) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    fn why_withdrawn(&self) -> String {
+        match self.withdrawal {
+            Some(Withdrawal::Absence) => {
+                format!(
+                    "the driver has been gone for longer than withdraw_after: {}",
+                    self.why_silent()
+                )
+            }
+            Some(Withdrawal::ByHand) | None => {
+                "withdrawn by hand, until it is published again".to_owned()
+            }
+        }
+    }
+
+    fn why_silent(&self) -> String {
+        match &self.contact {
+            Contact::Silent { why, .. } => why.clone(),
+            Contact::Untried | Contact::Answering(_) => "the driver is being asked".to_owned(),
+        }
+    }
+
+    fn how_registered(&self) -> String {
+        if let Some(collision) = self.collision() {
+            return collision;
+        }
+        let by = match self.kubelet() {
+            Some(kubelet) => format!("registered by the kubelet, pid {}", kubelet.pid),
+            None => "registered by a kubelet whose pid cannot be seen".to_owned(),
+        };
+        match &self.contact {
+            Contact::Answering(_) => by,
+            Contact::Untried => format!("{by}; the driver is being asked"),
+            Contact::Silent { why, .. } => {
+                format!("{by}; kept although the driver does not answer: {why}")
+            }
+        }
+    }
+
+    /// The one change that may not be announced, with its mend.
+    fn collision(&self) -> Option<String> {
+        let (Standing::Registered(registration), Contact::Answering(answer)) =
+            (&self.standing, &self.contact)
+        else {
+            return None;
+        };
+        match registration.answer.change_to(answer) {
+            Change::Collision(values) => Some(format!(
+                "kept as registered: {values}; the kubelet refuses another value while the node has the label: remove the label from the node, then reannounce"
+            )),
+            Change::None | Change::Announce(_) => None,
+        }
+    }
+
+    fn why_unregistered(&self) -> String {
+        if self.link.identity().is_none() {
+            return "the link is about to be published".to_owned();
+        }
+        let Standing::Unregistered(why) = &self.standing else {
+            return String::new();
+        };
+        match why {
+            Why::NotYet => {
+                "the link is there; the kubelet has not registered the driver yet".to_owned()
+            }
+            Why::KubeletEnded => {
+                "the kubelet has ended or restarted; waiting for it to register the driver"
+                    .to_owned()
+            }
+            Why::LinkChanged => {
+                "the link was removed or replaced, and is back; waiting for the kubelet".to_owned()
+            }
+            Why::Announced(news) => format!("{news}; announced, waiting for the kubelet"),
+            Why::DirectoryReplaced => {
+                "the kubelet watches a plugins_registry that was deleted, and will not look at \
+                 the new one: restart the kubelet"
+                    .to_owned()
+            }
+        }
+    }
+}

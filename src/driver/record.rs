@@ -1,0 +1,99 @@
+//! What of a driver must survive us, and how it is taken up again.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Driver, Registration, Standing, Terms, Withdrawal};
+use crate::csi::answer::Answer;
+use crate::identity::Identity;
+use crate::kubelet::Process;
+use crate::link::layout::Slot;
+use crate::moment::Moment;
+use crate::name::DriverName;
+
+/// A driver as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) name: Option<DriverName>,
+    /// The driver as last registered, with the kubelet that did it.
+    pub(crate) registration: Option<Registered>,
+    pub(crate) link: Option<RecordedLink>,
+    pub(crate) withdrawn_by_hand: bool,
+}
+
+/// A registration that stood when the record was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Registered {
+    pub(crate) answer: Answer,
+    pub(crate) terms: Terms,
+    pub(crate) kubelet: Option<Process>,
+}
+
+/// A link that stood when the record was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedLink {
+    pub(crate) slot: Slot,
+    pub(crate) identity: Identity,
+}
+
+impl Driver {
+    pub(crate) fn record(&self) -> Record {
+        let registration = match &self.standing {
+            Standing::Registered(Registration {
+                kubelet,
+                answer,
+                terms,
+            }) => Some(Registered {
+                answer: answer.clone(),
+                terms: terms.clone(),
+                kubelet: *kubelet,
+            }),
+            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
+        };
+        let link = self.link.identity().map(|identity| RecordedLink {
+            slot: self.slot,
+            identity: identity.clone(),
+        });
+        Record {
+            name: self.name.clone(),
+            registration,
+            link,
+            withdrawn_by_hand: self.withdrawal == Some(Withdrawal::ByHand),
+        }
+    }
+
+    /// Takes up what was written down, as far as it still holds: `link` is the link of ours that
+    /// stands at the recorded place now, and the registration's kubelet is known to run.
+    pub(crate) fn restore(
+        &mut self,
+        record: &Record,
+        link: Option<Identity>,
+        kubelet_runs: bool,
+        now: Moment,
+    ) {
+        self.name.clone_from(&record.name);
+        if record.withdrawn_by_hand {
+            self.withdrawal = Some(Withdrawal::ByHand);
+        }
+        let Some(found) = link else { return };
+        self.slot = record
+            .link
+            .as_ref()
+            .map(|link| link.slot)
+            .unwrap_or_default();
+        let same = record
+            .link
+            .as_ref()
+            .is_some_and(|link| link.identity == found);
+        self.link.stood(found);
+        match &record.registration {
+            Some(registered) if same && kubelet_runs => {
+                self.standing = Standing::Registered(Registration {
+                    kubelet: registered.kubelet,
+                    answer: registered.answer.clone(),
+                    terms: registered.terms.clone(),
+                });
+            }
+            Some(_) | None => self.announcer.adopted(now),
+        }
+    }
+}

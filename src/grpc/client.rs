@@ -1,0 +1,81 @@
+//! A connection to a gRPC server on a Unix socket.
+
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use thiserror::Error;
+use tokio::net::UnixStream;
+use tonic::body::Body;
+use tonic::codegen::Service;
+
+/// What a client sends as `:authority`; a Unix socket has no better name.
+const ORIGIN: &str = "http://localhost";
+
+/// Large enough for any answer we ask for, small enough that a hostile server cannot fill memory.
+const WINDOW: u32 = 65_535;
+
+/// The largest message that is taken from a server.
+pub(crate) const MESSAGE_LIMIT: usize = 64 * 1024;
+
+/// Why no connection could be had.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectError {
+    #[error("cannot connect: {0}")]
+    Connect(#[source] io::Error),
+    #[error("the other side does not speak HTTP/2: {0}")]
+    Handshake(#[source] hyper::Error),
+}
+
+/// The sending half: hand a clone of it to a generated client.
+#[derive(Clone)]
+pub(crate) struct Channel {
+    requests: SendRequest<Body>,
+}
+
+/// Resolves when the connection has ended, whoever ended it. Nothing moves unless it is polled.
+pub(crate) type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Connects to the socket at `path`. The caller sets the deadline.
+pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectError> {
+    let stream = UnixStream::connect(path)
+        .await
+        .map_err(ConnectError::Connect)?;
+    let (requests, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(ConnectError::Handshake)?;
+    let ended = Box::pin(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection ended with an error");
+        }
+    });
+    Ok((Channel { requests }, ended))
+}
+
+/// The origin to give a generated client next to a [`Channel`].
+pub(crate) fn origin() -> Uri {
+    Uri::from_static(ORIGIN)
+}
+
+impl Service<Request<Body>> for Channel {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.requests.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.requests.send_request(request))
+    }
+}

@@ -1,0 +1,158 @@
+//! The kubelet as a process: which one spoke to us, whether it still runs, whether one is there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+
+use crate::socket;
+
+/// How often /proc is looked at where the kernel has no pidfd (before 5.3).
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Re-created by every kubelet that starts, whatever its root directory: what device plugins go by.
+const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
+
+/// A process, told apart from any later one that gets its pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Process {
+    /// As seen from our own pid namespace.
+    pub pid: u32,
+    /// Clock ticks since boot, from /proc/PID/stat.
+    pub started: u64,
+}
+
+impl Process {
+    /// The process that has this pid now; none when it has ended or /proc does not show it.
+    pub(crate) fn of(pid: u32) -> Option<Process> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(Process {
+            pid,
+            started: started(&stat)?,
+        })
+    }
+
+    pub(crate) fn is_running(self) -> bool {
+        Process::of(self.pid) == Some(self)
+    }
+
+    /// Resolves when the process has ended.
+    pub(crate) async fn ended(self) {
+        match self.pidfd() {
+            // The pid may have passed to another process before the pidfd was opened.
+            Ok(fd) if self.is_running() => {
+                if let Err(error) = fd.ready(Interest::READABLE).await {
+                    tracing::warn!(%error, pid = self.pid, "cannot wait for the kubelet's end");
+                    self.gone_from_proc().await;
+                }
+            }
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+            Err(error) => {
+                tracing::debug!(%error, pid = self.pid, "no pidfd, so /proc is looked at");
+                self.gone_from_proc().await;
+            }
+        }
+    }
+
+    #[expect(
+        deprecated,
+        reason = "the constructor that replaces it is unsafe; an OwnedFd keeps its descriptor open"
+    )]
+    fn pidfd(self) -> io::Result<AsyncFd<rustix::fd::OwnedFd>> {
+        let pid = i32::try_from(self.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        AsyncFd::with_interest(pidfd_open(pid, PidfdFlags::empty())?, Interest::READABLE)
+    }
+
+    async fn gone_from_proc(self) {
+        while self.is_running() {
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// The start time is the 22nd field; the second, the command's name in brackets, may hold anything.
+fn started(stat: &str) -> Option<u64> {
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Where a kubelet with this root shows that it has started.
+#[derive(Clone, Debug)]
+pub(crate) struct Signs {
+    pod_resources: PathBuf,
+}
+
+impl Signs {
+    pub(crate) fn of(root: &Path) -> Signs {
+        Signs {
+            pod_resources: root.join("pod-resources/kubelet.sock"),
+        }
+    }
+
+    /// A kubelet listens on its pod-resources socket.
+    pub(crate) fn show_a_kubelet(&self) -> bool {
+        socket::is_alive(&self.pod_resources)
+    }
+
+    /// Sockets that are made anew when a kubelet starts.
+    pub(crate) fn sockets(&self) -> [PathBuf; 2] {
+        [self.pod_resources.clone(), PathBuf::from(DEVICE_PLUGINS)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn reads_the_start_time_behind_a_name_with_brackets_and_blanks() {
+        let stat = format!(
+            "7 (a) b (c) S {} 4711 0 0",
+            (1..=18).map(|n| n.to_string() + " ").collect::<String>()
+        );
+        assert_eq!(started(&stat), Some(4711));
+        assert_eq!(started("7 (a"), None);
+        assert_eq!(started("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_pid_with_another_start_time_is_another_process() {
+        let me = Process::of(std::process::id()).unwrap();
+        assert!(me.is_running());
+        assert!(
+            !Process {
+                started: me.started + 1,
+                ..me
+            }
+            .is_running()
+        );
+    }
+
+    #[tokio::test]
+    async fn notices_the_end_of_a_process() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        let ended = tokio::spawn(process.ended());
+        tokio::task::yield_now().await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), ended)
+            .await
+            .expect("the end was not noticed")
+            .unwrap();
+        assert!(!process.is_running());
+        process.ended().await;
+    }
+}

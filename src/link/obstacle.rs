@@ -1,0 +1,43 @@
+//! What keeps a socket or a link from its place.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why nothing of ours stands at a place, in words that an operator can act on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
+pub(crate) enum Obstacle {
+    /// Somebody else serves there.
+    #[error("{0}")]
+    LiveOwner(String),
+    /// A file or directory that is neither a socket nor a link. It is never deleted.
+    #[error("{0}")]
+    Alien(String),
+    /// Another driver of this daemon has the name.
+    #[error("the driver \"{0}\" has the same name, and keeps it while it is there")]
+    Sibling(String),
+    /// Somebody keeps removing or changing it.
+    #[error(
+        "{what} was removed or changed {count} times within 30 s of being put back; trying at a slower pace"
+    )]
+    Contested { what: &'static str, count: u32 },
+    /// The kubelet's directory is not there; it is the kubelet's to make.
+    #[error("{} is missing; the kubelet makes it when it starts", .0.display())]
+    NoDirectory(PathBuf),
+    /// The file system said no.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Obstacle {
+    /// Somebody else is in the way, rather than something missing.
+    pub(crate) fn is_conflict(&self) -> bool {
+        match self {
+            Obstacle::LiveOwner(_)
+            | Obstacle::Alien(_)
+            | Obstacle::Sibling(_)
+            | Obstacle::Contested { .. } => true,
+            Obstacle::NoDirectory(_) | Obstacle::Failed(_) => false,
+        }
+    }
+}

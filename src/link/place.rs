@@ -1,0 +1,253 @@
+//! One place on disk: who is there, and putting something of ours there without harm to others.
+
+use std::fs::{self, FileType};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use tokio::net::UnixListener;
+
+use super::obstacle::Obstacle;
+use crate::config::OnLiveOwner;
+use crate::identity::Identity;
+use crate::socket::{Knock, Staged, knock, staging};
+
+/// Who is at a place.
+#[derive(Debug)]
+pub(crate) enum Occupant {
+    Nobody,
+    Ours(Identity),
+    /// A link that dangles or a socket that nobody listens on.
+    Dead,
+    /// Somebody else listens there.
+    Living(String),
+    /// Neither a socket nor a link.
+    Alien(String),
+    /// The place itself is not there.
+    NoDirectory,
+    Unknown(io::Error),
+}
+
+/// Looks at what is at `path`; `is_ours` knows our own.
+pub(crate) fn look(path: &Path, is_ours: impl Fn(&Identity) -> bool) -> Occupant {
+    let kind = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return vacancy(path),
+        Err(error) => return Occupant::Unknown(error),
+    };
+    let identity = match Identity::of(path) {
+        Ok(identity) => identity,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return vacancy(path),
+        Err(error) => return Occupant::Unknown(error),
+    };
+    if is_ours(&identity) {
+        return Occupant::Ours(identity);
+    }
+    if !kind.is_symlink() && !kind.is_socket() {
+        return Occupant::Alien(format!(
+            "{} is {}, neither a socket nor a link; move it away",
+            path.display(),
+            describe(kind)
+        ));
+    }
+    match knock(path) {
+        Knock::Dead => Occupant::Dead,
+        Knock::Alive(stream) => Occupant::Living(owner(path, stream.as_ref())),
+        Knock::Unknown(error) => Occupant::Unknown(error),
+    }
+}
+
+fn vacancy(path: &Path) -> Occupant {
+    match path.parent().map(fs::metadata) {
+        Some(Ok(_)) => Occupant::Nobody,
+        Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Occupant::Unknown(error),
+        Some(Err(_)) | None => Occupant::NoDirectory,
+    }
+}
+
+/// A link may be put at `path`, or the reason why not.
+fn clear(path: &Path, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
+    match occupant {
+        Occupant::Nobody | Occupant::Ours(_) | Occupant::Dead => Ok(()),
+        Occupant::Living(_) if on_live_owner == OnLiveOwner::TakeOver => Ok(()),
+        Occupant::Living(owner) => Err(Obstacle::LiveOwner(owner)),
+        Occupant::Alien(what) => Err(Obstacle::Alien(what)),
+        Occupant::NoDirectory => Err(Obstacle::NoDirectory(
+            path.parent().unwrap_or(path).to_owned(),
+        )),
+        Occupant::Unknown(error) => Err(failed("look at", path, &error)),
+    }
+}
+
+/// A link of ours that stands.
+pub(crate) struct Published {
+    pub(crate) identity: Identity,
+    /// It was made just now, rather than found.
+    pub(crate) made: bool,
+}
+
+/// A link's place.
+pub(crate) struct LinkPlace<'a> {
+    pub(crate) path: PathBuf,
+    /// What the link must hold to be ours.
+    pub(crate) target: PathBuf,
+    /// Where a new link is made before it is renamed over an old one.
+    pub(crate) stage: &'a Path,
+}
+
+impl LinkPlace<'_> {
+    pub(crate) fn look(&self) -> Occupant {
+        look(&self.path, |identity| self.is_ours(identity))
+    }
+
+    fn is_ours(&self, identity: &Identity) -> bool {
+        identity.target() == Some(&self.target)
+    }
+
+    /// Makes sure that our link is there: one that stands is left alone.
+    pub(crate) fn publish(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
+        let made = match self.look() {
+            Occupant::Ours(identity) => {
+                return Ok(Published {
+                    identity,
+                    made: false,
+                });
+            }
+            // symlink() makes the whole link at once and never replaces anything.
+            Occupant::Nobody => symlink(&self.target, &self.path),
+            occupant => {
+                clear(&self.path, occupant, on_live_owner)?;
+                self.rename_over()
+            }
+        };
+        self.made(made)
+    }
+
+    /// Puts a fresh link over ours, which is what makes a kubelet look again.
+    pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
+        clear(&self.path, self.look(), on_live_owner)?;
+        self.made(self.rename_over())
+    }
+
+    fn made(&self, made: io::Result<()>) -> Result<Published, Obstacle> {
+        made.and_then(|()| Identity::of(&self.path))
+            .map(|identity| Published {
+                identity,
+                made: true,
+            })
+            .map_err(|error| failed("make the link", &self.path, &error))
+    }
+
+    fn rename_over(&self) -> io::Result<()> {
+        match self.rename_from(self.stage) {
+            // Another mount, or a directory that is not ours to write. The kubelet then has a
+            // line in its log about a name that is gone, and the link is right all the same.
+            Err(error) if cannot_stage(&error) => {
+                self.rename_from(self.path.parent().unwrap_or(self.stage))
+            }
+            done => done,
+        }
+    }
+
+    fn rename_from(&self, directory: &Path) -> io::Result<()> {
+        let staged = staging(directory);
+        symlink(&self.target, &staged)?;
+        fs::rename(&staged, &self.path).inspect_err(|_| {
+            if let Err(error) = fs::remove_file(&staged) {
+                tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary link");
+            }
+        })
+    }
+}
+
+fn cannot_stage(error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
+    matches!(
+        error.kind(),
+        CrossesDevices | PermissionDenied | ReadOnlyFilesystem
+    )
+}
+
+/// A registration socket's place.
+pub(crate) struct SocketPlace<'a> {
+    pub(crate) path: PathBuf,
+    /// The directory that it is in, made with its parents when it is missing.
+    pub(crate) directory: &'a Path,
+    pub(crate) stage: &'a Path,
+    /// The directory is the kubelet's own, which is never made by us.
+    pub(crate) borrowed: bool,
+}
+
+impl SocketPlace<'_> {
+    pub(crate) fn look(&self, ours: Option<&Identity>) -> Occupant {
+        look(&self.path, |identity| Some(identity) == ours)
+    }
+
+    /// Listens at the place, over a socket that nobody listens on.
+    pub(crate) fn listen(
+        &self,
+        ours: Option<&Identity>,
+        on_live_owner: OnLiveOwner,
+    ) -> Result<(UnixListener, Identity), Obstacle> {
+        if !self.borrowed {
+            make_directory(self.directory)
+                .map_err(|error| failed("make", self.directory, &error))?;
+        }
+        clear(&self.path, self.look(ours), on_live_owner)?;
+        let listening = match self.listen_from(self.stage) {
+            Err(error) if cannot_stage(&error) => self.listen_from(self.directory),
+            done => done,
+        };
+        listening.map_err(|error| failed("listen on", &self.path, &error))
+    }
+
+    fn listen_from(&self, stage: &Path) -> io::Result<(UnixListener, Identity)> {
+        let listener = Staged::bind(stage)?.put(&self.path)?;
+        Ok((listener, Identity::of(&self.path)?))
+    }
+}
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(directory)
+}
+
+/// Removes `path` if it is still the file that it was. Tells whether it did.
+pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
+    match Identity::of(path) {
+        Ok(found) if found == *identity => fs::remove_file(path).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(attempt: &str, path: &Path, error: &io::Error) -> Obstacle {
+    Obstacle::Failed(format!("cannot {attempt} {}: {error}", path.display()))
+}
+
+fn owner(path: &Path, stream: Option<&UnixStream>) -> String {
+    let pid = stream
+        .and_then(|stream| getsockopt(stream, PeerCredentials).ok())
+        .map(|credentials| credentials.pid())
+        .filter(|pid| *pid > 0);
+    match pid {
+        Some(pid) => format!("pid {pid} serves {}", path.display()),
+        None => format!("another process serves {}", path.display()),
+    }
+}
+
+fn describe(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_file() {
+        "a regular file"
+    } else {
+        "a special file"
+    }
+}

@@ -1,0 +1,92 @@
+//! Where log lines go: the journal when systemd runs us, stderr otherwise.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use thiserror::Error;
+use tracing::Level;
+use tracing_journald::{Priority, PriorityMappings};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, Registry};
+
+use crate::config::{LogLevel, LogSettings, LogTarget};
+
+/// The name that the journal files our lines under, whatever the binary is called.
+const IDENTIFIER: &str = "node-storage-driver-registrar";
+
+/// Why there is no log.
+#[derive(Debug, Error)]
+pub(crate) enum LogError {
+    #[error("cannot reach the journal (log.target = \"journald\"): {0}")]
+    Journal(#[source] io::Error),
+    #[error("cannot set up the log: {0}")]
+    Twice(#[from] TryInitError),
+}
+
+/// Sets the log up, once for the process.
+pub(crate) fn init(settings: &LogSettings) -> Result<(), LogError> {
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = match settings.target {
+        LogTarget::Journald => journal()?.boxed(),
+        LogTarget::Auto if stderr_is_the_journal() => match journal() {
+            Ok(journal) => journal.boxed(),
+            Err(_) => plain(),
+        },
+        LogTarget::Auto | LogTarget::Stderr => plain(),
+        LogTarget::Json => tracing_subscriber::fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_writer(io::stderr)
+            .boxed(),
+    };
+    // The HTTP/2 libraries speak of every frame; only our own words help an operator.
+    let ours = Targets::new().with_target(env!("CARGO_CRATE_NAME"), level(settings.level));
+    Ok(tracing_subscriber::registry()
+        .with(layer.with_filter(ours))
+        .try_init()?)
+}
+
+fn plain() -> Box<dyn Layer<Registry> + Send + Sync> {
+    tracing_subscriber::fmt::layer()
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .boxed()
+}
+
+fn journal() -> Result<tracing_journald::Layer, LogError> {
+    let layer = tracing_journald::layer().map_err(LogError::Journal)?;
+    Ok(layer
+        .with_field_prefix(None)
+        .with_syslog_identifier(IDENTIFIER.to_owned())
+        // By default tracing-journald files info as notice and debug as info.
+        .with_priority_mappings(PriorityMappings {
+            error: Priority::Error,
+            warn: Priority::Warning,
+            info: Priority::Informational,
+            debug: Priority::Debug,
+            trace: Priority::Debug,
+        }))
+}
+
+/// systemd names the device and inode of the stream that it has connected to the journal.
+fn stderr_is_the_journal() -> bool {
+    let (Ok(stream), Ok(stderr)) = (env::var("JOURNAL_STREAM"), fs::metadata("/proc/self/fd/2"))
+    else {
+        return false;
+    };
+    stream == format!("{}:{}", stderr.dev(), stderr.ino())
+}
+
+fn level(level: LogLevel) -> LevelFilter {
+    LevelFilter::from_level(match level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Trace => Level::TRACE,
+    })
+}

@@ -1,0 +1,75 @@
+//! A header block on its way in: the payloads of one HEADERS frame and its CONTINUATIONs.
+
+use super::frame::{END_STREAM, Head, PADDED, PRIORITY};
+use super::malformed::Malformed;
+
+/// Most bytes of HPACK in one block, over all of its frames.
+pub(super) const MAX_BLOCK: usize = 16_384;
+
+/// Most CONTINUATION frames in one block. The bound on bytes alone would let a client send empty
+/// ones for ever (CVE-2024-27316 and its kin); an honest client needs none for a block this small.
+pub(super) const MAX_CONTINUATIONS: usize = 32;
+
+/// The stream dependency and weight of a HEADERS frame. Nobody acts on them, but h2 refuses a
+/// stream that depends on itself, and it is not for us to hide that.
+type Priority = [u8; 5];
+
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) end_stream: bool,
+    pub(super) priority: Option<Priority>,
+    pub(super) fragments: Vec<u8>,
+    continuations: usize,
+}
+
+impl Block {
+    /// Starts a block from a whole HEADERS frame.
+    pub(super) fn open(head: Head, mut payload: Vec<u8>) -> Result<Self, Malformed> {
+        let stream = head.stream;
+        let truncated = Malformed::TruncatedPayload { stream };
+        let mut rest = payload.as_slice();
+
+        let mut padding = 0;
+        if head.has(PADDED) {
+            let (length, after) = rest.split_first().ok_or(truncated)?;
+            padding = usize::from(*length);
+            rest = after;
+        }
+        let mut priority = None;
+        if head.has(PRIORITY) {
+            let (fields, after) = rest.split_first_chunk().ok_or(truncated)?;
+            priority = Some(*fields);
+            rest = after;
+        }
+        let fragment = rest
+            .len()
+            .checked_sub(padding)
+            .ok_or(Malformed::PaddingTooLong { stream })?;
+
+        let start = payload.len() - rest.len();
+        payload.truncate(start + fragment);
+        payload.drain(..start);
+        Ok(Self {
+            stream,
+            end_stream: head.has(END_STREAM),
+            priority,
+            fragments: payload,
+            continuations: 0,
+        })
+    }
+
+    /// Adds the payload of a whole CONTINUATION frame.
+    pub(super) fn extend(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        let stream = self.stream;
+        if self.continuations == MAX_CONTINUATIONS {
+            return Err(Malformed::TooManyContinuations { stream });
+        }
+        if self.fragments.len() + payload.len() > MAX_BLOCK {
+            return Err(Malformed::BlockTooLarge { stream });
+        }
+        self.continuations += 1;
+        self.fragments.extend_from_slice(payload);
+        Ok(())
+    }
+}

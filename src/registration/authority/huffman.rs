@@ -1,0 +1,20 @@
+//! The Huffman code of HPACK strings, with its table built once.
+
+use std::cell::RefCell;
+
+use loona_hpack::decoder::{DecoderError, StringDecodingError};
+use loona_hpack::huffman::HuffmanDecoder;
+
+thread_local! {
+    // loona-hpack builds this table anew for every string that it decodes: over 30 µs each, so
+    // that one hostile block of 16 KiB would hold the thread for a third of a second.
+    static TABLE: RefCell<HuffmanDecoder> = RefCell::new(HuffmanDecoder::new());
+}
+
+pub(super) fn decode(octets: &[u8]) -> Result<Vec<u8>, DecoderError> {
+    TABLE
+        .with_borrow_mut(|table| table.decode(octets))
+        .map_err(|error| {
+            DecoderError::StringDecodingError(StringDecodingError::HuffmanDecoderError(error))
+        })
+}

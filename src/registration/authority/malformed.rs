@@ -1,0 +1,33 @@
+//! What a client may not send: the reasons for which its connection is closed.
+
+use loona_hpack::decoder::DecoderError;
+
+/// The adapter lost, or refuses to follow, what the client sends. There is no way back: after
+/// this the borders between frames and the HPACK table are unknown.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("the connection does not start with the HTTP/2 client preface")]
+    Preface,
+    #[error("a frame of {length} bytes exceeds SETTINGS_MAX_FRAME_SIZE")]
+    FrameTooLarge { length: usize },
+    #[error("HEADERS on stream 0")]
+    HeadersOnStreamZero,
+    #[error("CONTINUATION on stream {stream} without HEADERS before it")]
+    StrayContinuation { stream: u32 },
+    #[error("the header block of stream {stream} is interrupted by another frame")]
+    InterruptedBlock { stream: u32 },
+    #[error("the HEADERS payload on stream {stream} is too short for its flags")]
+    TruncatedPayload { stream: u32 },
+    #[error("the padding of HEADERS on stream {stream} is longer than its payload")]
+    PaddingTooLong { stream: u32 },
+    #[error("the header block of stream {stream} is too large")]
+    BlockTooLarge { stream: u32 },
+    #[error("the header block of stream {stream} is cut into too many CONTINUATION frames")]
+    TooManyContinuations { stream: u32 },
+    #[error("a header list is too large once decoded")]
+    ListTooLarge,
+    #[error("a dynamic table size update follows a header field")]
+    LateSizeUpdate,
+    #[error("a header block cannot be decoded")]
+    Undecodable(#[from] DecoderError),
+}

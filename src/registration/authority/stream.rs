@@ -1,0 +1,126 @@
+//! The connection as the server sees it: reads come through a rewriter, writes go straight.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::rewriter::Rewriter;
+
+/// Bytes asked of the inner stream at a time, into a buffer on the stack.
+const CHUNK: usize = 4_096;
+
+/// A client's connection with an `:authority` that h2 takes.
+///
+/// Both buffers are empty, and own no memory, while the connection is idle.
+pub(crate) struct AuthorityStream<S> {
+    inner: S,
+    rewriter: Rewriter,
+    /// Read from the client and not yet rewritten: at most [`CHUNK`].
+    unread: Vec<u8>,
+    /// Rewritten and not yet read by the server, from `given` on.
+    output: Vec<u8>,
+    given: usize,
+}
+
+impl<S> AuthorityStream<S> {
+    pub(crate) fn new(inner: S) -> Self {
+        Self {
+            inner,
+            rewriter: Rewriter::new(),
+            unread: Vec::new(),
+            output: Vec::new(),
+            given: 0,
+        }
+    }
+
+    /// Hands over as much output as there is, and room for.
+    fn give(&mut self, buf: &mut ReadBuf<'_>) {
+        let waiting = &self.output[self.given..];
+        let given = waiting.len().min(buf.remaining());
+        buf.put_slice(&waiting[..given]);
+        self.given += given;
+        if self.given == self.output.len() {
+            self.output.clear();
+            self.given = 0;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn buffered(&self) -> usize {
+        self.unread.capacity() + self.output.capacity()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        // Ends: a client whose bytes bring no output is inside one header block, which is bounded.
+        loop {
+            if !this.output.is_empty() || buf.remaining() == 0 {
+                this.give(buf);
+                return Poll::Ready(Ok(()));
+            }
+            match this.rewriter.feed(&this.unread, &mut this.output) {
+                Ok(taken) => drop(this.unread.drain(..taken)),
+                // What came before the fault is read first; the rewriter will say it again.
+                Err(_) if !this.output.is_empty() => {}
+                Err(malformed) => {
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, malformed)));
+                }
+            }
+            if !this.output.is_empty() {
+                continue;
+            }
+
+            let mut chunk = [MaybeUninit::uninit(); CHUNK];
+            let mut chunk = ReadBuf::uninit(&mut chunk);
+            let Poll::Ready(read) = Pin::new(&mut this.inner).poll_read(cx, &mut chunk) else {
+                this.unread = Vec::new();
+                this.output = Vec::new();
+                return Poll::Pending;
+            };
+            read?;
+            if chunk.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            this.unread.extend_from_slice(chunk.filled());
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for AuthorityStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

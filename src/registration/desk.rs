@@ -1,0 +1,141 @@
+//! What the registration service knows of one driver, and who is asking.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::grpc::server::{Busy, Peer};
+use crate::proto::registration::PluginInfo;
+
+/// A kubelet that has asked may be at work for two minutes (NodeGetInfo) and write to the API.
+const LONGEST_CALL: Duration = Duration::from_secs(150);
+/// A connection that has just come is about to ask.
+const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
+
+/// What callers tell.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// Somebody asked who we are.
+    Asked,
+    /// A kubelet said how the registration went. It has its answer when `heard` is used or gone.
+    Told {
+        outcome: Outcome,
+        pid: Option<u32>,
+        heard: oneshot::Sender<()>,
+    },
+}
+
+/// A kubelet's word.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Registered,
+    Rejected(String),
+}
+
+/// One driver's registration desk.
+pub(crate) struct Desk {
+    tell: Box<dyn Fn(Call) + Send + Sync>,
+    /// An Asked is on its way; another would say nothing new.
+    asked: AtomicBool,
+    offer: Mutex<Option<PluginInfo>>,
+    visits: Mutex<HashMap<u64, Progress>>,
+    next_visit: AtomicU64,
+}
+
+/// How far a caller has come. One that has told how it went is done, and no longer listed.
+#[derive(Clone, Copy)]
+enum Progress {
+    Arrived(Instant),
+    Asked(Instant),
+}
+
+impl Desk {
+    pub(crate) fn new(tell: impl Fn(Call) + Send + Sync + 'static) -> Desk {
+        Desk {
+            tell: Box::new(tell),
+            asked: AtomicBool::new(false),
+            offer: Mutex::default(),
+            visits: Mutex::default(),
+            next_visit: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the answer to GetInfo; none while the driver does not answer.
+    pub(crate) fn offer(&self, offer: Option<PluginInfo>) {
+        *lock(&self.offer) = offer;
+    }
+
+    /// A call is in progress: GetInfo was answered on a connection that is still open, and how it
+    /// went has not been told yet.
+    pub(crate) fn is_calling(&self) -> bool {
+        lock(&self.visits).values().any(|progress| match progress {
+            Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
+            Progress::Asked(at) => at.elapsed() < LONGEST_CALL,
+        })
+    }
+
+    /// The last Asked has been taken in.
+    pub(crate) fn took_asked(&self) {
+        self.asked.store(false, Ordering::Release);
+    }
+}
+
+/// One connection to the desk, from its start to its end.
+pub(crate) struct Visit {
+    desk: Arc<Desk>,
+    id: u64,
+    peer: Peer,
+    busy: Busy,
+}
+
+impl Visit {
+    pub(crate) fn new(desk: Arc<Desk>, peer: Peer, busy: Busy) -> Visit {
+        let id = desk.next_visit.fetch_add(1, Ordering::Relaxed);
+        lock(&desk.visits).insert(id, Progress::Arrived(Instant::now()));
+        Visit {
+            desk,
+            id,
+            peer,
+            busy,
+        }
+    }
+
+    /// Answers who we are. The call counts as begun before the answer is out.
+    pub(super) fn ask(&self) -> Option<PluginInfo> {
+        self.busy.touch();
+        let offer = lock(&self.desk.offer).clone()?;
+        if let Some(progress @ Progress::Arrived(_)) = lock(&self.desk.visits).get_mut(&self.id) {
+            *progress = Progress::Asked(Instant::now());
+        }
+        if !self.desk.asked.swap(true, Ordering::AcqRel) {
+            (self.desk.tell)(Call::Asked);
+        }
+        Some(offer)
+    }
+
+    /// Passes on how it went; the receiver resolves when that has been written down.
+    pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
+        self.busy.touch();
+        lock(&self.desk.visits).remove(&self.id);
+        let (heard, written) = oneshot::channel();
+        (self.desk.tell)(Call::Told {
+            outcome,
+            pid: self.peer.pid,
+            heard,
+        });
+        written
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        lock(&self.desk.visits).remove(&self.id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,43 @@
+//! The two calls of a kubelet, answered at once.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::desk::{Outcome, Visit};
+use crate::printable::printable;
+use crate::proto::registration::registration_server::Registration;
+use crate::proto::registration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
+};
+
+/// The kubelet waits five seconds for its answer, and from 1.36 on takes the driver away when it
+/// is late: better an answer before the state is written than none.
+const WRITTEN: Duration = Duration::from_secs(1);
+
+#[async_trait]
+impl Registration for Visit {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        match self.ask() {
+            Some(info) => Ok(Response::new(info)),
+            None => Err(Status::unavailable("the driver does not answer")),
+        }
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let status = request.into_inner();
+        let outcome = if status.plugin_registered {
+            Outcome::Registered
+        } else {
+            Outcome::Rejected(printable(&status.error))
+        };
+        if timeout(WRITTEN, self.tell(outcome)).await.is_err() {
+            tracing::warn!("the kubelet got its answer before the state was written");
+        }
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}

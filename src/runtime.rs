@@ -1,0 +1,128 @@
+//! The runtime directory: the lock against a second instance, and where state and control socket go.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use thiserror::Error;
+
+const DEFAULT: &str = "/run/node-storage-driver-registrar";
+
+/// A runtime directory that is ours alone while this lives.
+pub(crate) struct RuntimeDir {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// Why there is none.
+#[derive(Debug, Error)]
+pub(crate) enum RuntimeError {
+    #[error("another instance runs: pid {pid} holds {}", .lock.display())]
+    Held { pid: String, lock: PathBuf },
+    #[error("cannot make the runtime directory {}: {source}", .path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot lock {}: {source}", .lock.display())]
+    Lock { lock: PathBuf, source: io::Error },
+}
+
+/// Where the runtime directory is: `--runtime-dir`, else the first that systemd names, else ours.
+pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
+    if let Some(path) = flag {
+        return path.to_owned();
+    }
+    let named = env::var_os("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
+    named
+        .filter(|path| path.is_absolute())
+        .unwrap_or_else(|| PathBuf::from(DEFAULT))
+}
+
+pub(crate) fn control_socket(runtime: &Path) -> PathBuf {
+    runtime.join("control.sock")
+}
+
+impl RuntimeDir {
+    /// Makes the directory if need be, and takes the lock.
+    pub(crate) fn take(path: &Path) -> Result<RuntimeDir, RuntimeError> {
+        let make = |source| RuntimeError::Make {
+            path: path.to_owned(),
+            source,
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(path)
+            .map_err(make)?;
+        let lock = path.join("lock");
+        let failed = |source| RuntimeError::Lock {
+            lock: lock.clone(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(failed)?;
+        let mut held = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(held) => held,
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                return Err(RuntimeError::Held {
+                    pid: holder(&mut file),
+                    lock,
+                });
+            }
+            Err((_, error)) => return Err(failed(error.into())),
+        };
+        held.set_len(0)
+            .and_then(|()| writeln!(held, "{}", std::process::id()))
+            .map_err(failed)?;
+        Ok(RuntimeDir {
+            path: path.to_owned(),
+            _lock: held,
+        })
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path.join("state.json")
+    }
+
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        control_socket(&self.path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn holder(file: &mut File) -> String {
+    let mut pid = String::new();
+    match file.read_to_string(&mut pid) {
+        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
+        Ok(_) | Err(_) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_instance_is_told_who_holds_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let first = RuntimeDir::take(&path).unwrap();
+        let Err(RuntimeError::Held { pid, .. }) = RuntimeDir::take(&path) else {
+            panic!("taken twice")
+        };
+        assert_eq!(pid, std::process::id().to_string());
+        drop(first);
+        RuntimeDir::take(&path).unwrap();
+    }
+}

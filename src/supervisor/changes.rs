@@ -1,0 +1,156 @@
+//! Looks at the world when something changed, and tells the state machines what is there.
+
+use std::collections::BTreeSet;
+
+use super::entry::{link_place, socket_place};
+use super::{DriverId, Subject, Supervisor};
+use crate::driver::{Event, Seen};
+use crate::identity::Identity;
+use crate::link::layout::Slot;
+use crate::link::place::Occupant;
+use crate::name::DriverName;
+use crate::watch::Change;
+
+impl Supervisor {
+    pub(super) fn look_at(&mut self, change: Change<Subject>) {
+        match change {
+            Change::Subjects(subjects) => self.look_at_subjects(subjects),
+            Change::Everything => self.look_at_everything(),
+        }
+    }
+
+    fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
+        self.look_at_kubelet_directory();
+        let mut signs = false;
+        for subject in subjects {
+            match subject {
+                Subject::Driver(id) => {
+                    if let Some(entry) = self.entries.get(&id) {
+                        entry.contact.changed();
+                    }
+                }
+                Subject::Socket(id) => self.look_at_socket(&id),
+                Subject::Link(id) => self.look_at_link(&id),
+                Subject::Sign(_) => signs = true,
+            }
+        }
+        if signs {
+            self.look_at_signs();
+        }
+    }
+
+    fn look_at_everything(&mut self) {
+        self.look_at_kubelet_directory();
+        self.look_at_signs();
+        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+        for id in ids {
+            self.look_at_socket(&id);
+            self.look_at_link(&id);
+            if let Some(entry) = self.entries.get(&id) {
+                entry.contact.resync();
+            }
+            self.tick(&id);
+        }
+    }
+
+    fn look_at_signs(&mut self) {
+        if self.kubelets.has_started() {
+            tracing::info!("a kubelet has started");
+            self.apply_to_all(&Event::KubeletStarted);
+        }
+    }
+
+    /// A kubelet that runs while its directory is replaced watches the deleted one for good.
+    fn look_at_kubelet_directory(&mut self) {
+        if self.kubelets.directory_was_replaced() && self.kubelets.any() {
+            tracing::warn!(
+                directory = %self.layout.kubelet_dir().display(),
+                "the kubelet's directory was deleted and made anew; the kubelet does not see it until it is restarted"
+            );
+            self.apply_to_all(&Event::DirectoryReplaced);
+        }
+    }
+
+    pub(super) fn look_at_socket(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        let Some(name) = entry.driver.name() else {
+            return;
+        };
+        let ours = entry.driver.serves().map(|(_, identity)| identity);
+        let seen = match socket_place(&self.layout, name).look(ours) {
+            Occupant::Ours(identity) => Seen::Ours(identity),
+            _ => Seen::NotOurs,
+        };
+        self.apply(id, Event::SocketSeen(seen));
+    }
+
+    pub(super) fn look_at_link(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        let Some(name) = entry.driver.name() else {
+            return;
+        };
+        let seen = match self.standing_link(name, entry.driver.slot()) {
+            Some(identity) => Seen::Ours(identity),
+            None => Seen::NotOurs,
+        };
+        let stood = entry.driver.links().is_some();
+        if stood
+            && seen == Seen::NotOurs
+            && let Some(entry) = self.entries.get_mut(id)
+        {
+            entry.link_missing = true;
+        }
+        self.apply(id, Event::LinkSeen(seen));
+    }
+
+    /// The link at its place, if it is the one that we would make.
+    pub(super) fn standing_link(&self, name: &DriverName, slot: Slot) -> Option<Identity> {
+        let place = link_place(&self.layout, name, slot);
+        Identity::of(&place.path)
+            .ok()
+            .filter(|identity| identity.target() == Some(&place.target))
+    }
+
+    /// Watches the places of a driver's socket and link, which move with its name.
+    pub(super) fn follow_places(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        let name = entry.driver.name();
+        let places = [
+            (
+                Subject::Socket(id.clone()),
+                name.map(|name| self.layout.socket(name)),
+                &mut entry.followed.socket,
+            ),
+            (
+                Subject::Link(id.clone()),
+                name.map(|name| self.layout.link(name, entry.driver.slot())),
+                &mut entry.followed.link,
+            ),
+        ];
+        let mut look = false;
+        for (subject, path, followed) in places {
+            if *followed == path {
+                continue;
+            }
+            if let Some(old) = followed.take() {
+                self.watcher.unfollow(&old, &subject);
+            }
+            if let Some(new) = &path {
+                self.watcher.follow(new, &subject);
+                look = true;
+            }
+            *followed = path;
+        }
+        // What happened between the last look and the watch would go unseen.
+        if look {
+            self.look_at_socket(id);
+            self.look_at_link(id);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! How it ends: for one driver that is removed, and for all of them when we stop.
+
+use std::time::Duration;
+
+use super::effects::remove;
+use super::{DriverId, Subject, Supervisor, root};
+use crate::config::OnStop;
+use crate::driver::Record;
+use crate::link::layout::Layout;
+use crate::systemd;
+
+use super::kubelets::Kubelets;
+
+/// A call in progress at our end gets its answer.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
+
+/// What becomes of links and sockets when we stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// They go, and the kubelet de-registers.
+    Withdraw,
+    /// They stay for our successor; the kubelet notices nothing.
+    Keep,
+}
+
+impl Supervisor {
+    pub(super) async fn end(mut self) {
+        let ending = match self.settings.service.on_stop {
+            OnStop::Withdraw => Ending::Withdraw,
+            OnStop::Keep => Ending::Keep,
+            OnStop::Auto if systemd::runs_us() => Ending::Keep,
+            OnStop::Auto => Ending::Withdraw,
+        };
+        let word = match ending {
+            Ending::Withdraw => "stopping; the drivers are withdrawn",
+            Ending::Keep => "stopping; the drivers stay registered",
+        };
+        self.notifier.stopping(word);
+        tracing::info!("{word}");
+        if ending == Ending::Withdraw {
+            let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+            for id in ids {
+                self.withdraw(&id);
+            }
+        }
+        self.save();
+        let calling = self.entries.values().any(|entry| entry.desk.is_calling());
+        self.unanswered.clear();
+        if calling {
+            tokio::time::sleep(LAST_ANSWERS).await;
+        }
+    }
+
+    /// Removes a driver's link and socket, if they are ours.
+    pub(super) fn withdraw(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        if let Some((name, slot, identity)) = entry.driver.links() {
+            remove(&self.layout.link(name, slot), identity);
+        }
+        if let Some((name, identity)) = entry.driver.serves() {
+            remove(&self.layout.socket(name), identity);
+        }
+        entry.driver.was_withdrawn();
+        entry.service = None;
+    }
+
+    /// Ends all that runs for a driver, and leaves what stands on disk alone.
+    pub(super) fn forget(&mut self, id: &DriverId) -> Option<Record> {
+        let entry = self.entries.remove(id)?;
+        self.schedule.set(id, None);
+        self.watcher
+            .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
+        if let Some(path) = &entry.followed.socket {
+            self.watcher.unfollow(path, &Subject::Socket(id.clone()));
+        }
+        if let Some(path) = &entry.followed.link {
+            self.watcher.unfollow(path, &Subject::Link(id.clone()));
+        }
+        self.names.retain(|_, holder| holder != id);
+        Some(entry.driver.record())
+    }
+
+    pub(super) fn move_to_new_directories(&mut self) {
+        for (number, path) in self.kubelets.signs().into_iter().enumerate() {
+            self.watcher.unfollow(&path, &Subject::Sign(number));
+        }
+        self.layout = Layout::of(&self.settings);
+        self.kubelets = Kubelets::new(root(&self.settings), self.layout.kubelet_dir());
+        self.watch_signs();
+    }
+}

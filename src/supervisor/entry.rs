@@ -1,0 +1,171 @@
+//! One driver under the supervisor: its state, its tasks, its counts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::DriverId;
+use crate::config::DriverSettings;
+use crate::csi::contact::Contact;
+use crate::driver::phase::Phase;
+use crate::driver::{Driver, Terms};
+use crate::link::layout::{Layout, Slot};
+use crate::link::place::{LinkPlace, SocketPlace};
+use crate::name::DriverName;
+use crate::proto::control;
+use crate::proto::registration::PluginInfo;
+use crate::registration::Service;
+use crate::registration::desk::Desk;
+use crate::task::Task;
+
+/// What the kubelet calls a CSI driver.
+const PLUGIN_TYPE: &str = "CSIPlugin";
+
+/// A driver and all that runs for it.
+pub(crate) struct Entry {
+    pub(crate) settings: DriverSettings,
+    pub(crate) driver: Driver,
+    pub(crate) contact: Contact,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) service: Option<Service>,
+    /// Services whose socket is gone, while a call on them is in progress.
+    pub(crate) retired: Vec<Task>,
+    /// Waits for the end of whoever is at our place.
+    pub(crate) owner: Option<Task>,
+    pub(crate) tally: Tally,
+    pub(crate) last_error: Option<String>,
+    /// The driver was tried at least once.
+    pub(crate) tried: bool,
+    /// Something of ours was taken away, and is not back yet.
+    pub(crate) link_missing: bool,
+    pub(crate) shown: Shown,
+    /// The paths that are watched for it, beside csi.sock.
+    pub(crate) followed: Followed,
+}
+
+/// How often things happened.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) registrations: u64,
+    pub(crate) rejections: u64,
+    pub(crate) announcements: u64,
+    pub(crate) link_repairs: u64,
+}
+
+/// The phase as it was last told to anybody.
+pub(crate) struct Shown {
+    pub(crate) phase: Phase,
+    pub(crate) reason: String,
+    pub(crate) since: Timestamp,
+}
+
+#[derive(Default)]
+pub(crate) struct Followed {
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) link: Option<PathBuf>,
+}
+
+impl Entry {
+    pub(crate) fn new(settings: DriverSettings, contact: Contact, desk: Arc<Desk>) -> Entry {
+        let terms = Terms {
+            endpoint: settings.endpoint.clone(),
+            versions: settings.supported_versions.clone(),
+        };
+        let driver = Driver::new(settings.withdraw_after, terms);
+        let shown = Shown {
+            phase: driver.phase(),
+            reason: driver.reason(),
+            since: Timestamp::now(),
+        };
+        Entry {
+            settings,
+            driver,
+            contact,
+            desk,
+            service: None,
+            retired: Vec::new(),
+            owner: None,
+            tally: Tally::default(),
+            last_error: None,
+            tried: false,
+            link_missing: false,
+            shown,
+            followed: Followed::default(),
+        }
+    }
+
+    /// What GetInfo answers now.
+    pub(crate) fn offer(&self) -> Option<PluginInfo> {
+        let answer = self.driver.answer()?;
+        let terms = self.driver.terms();
+        Some(PluginInfo {
+            r#type: PLUGIN_TYPE.to_owned(),
+            name: answer.name.to_string(),
+            endpoint: text(&terms.endpoint),
+            supported_versions: terms.versions.clone(),
+        })
+    }
+
+    /// Says where the driver stands now. A reason is in the line itself, because the journal
+    /// shows nothing else unless it is asked to.
+    pub(crate) fn log(&self, id: &DriverId) {
+        let Shown { phase, reason, .. } = &self.shown;
+        let socket = self.settings.csi_socket.display();
+        match phase {
+            Phase::Rejected | Phase::Conflict => {
+                tracing::warn!(driver = %id, %phase, csi_socket = %socket, "{id}: {phase}: {reason}");
+            }
+            Phase::WaitingForDriver
+            | Phase::WaitingForKubelet
+            | Phase::Registered
+            | Phase::Withdrawn => {
+                tracing::info!(driver = %id, %phase, csi_socket = %socket, "{id}: {phase}: {reason}");
+            }
+        }
+    }
+
+    pub(crate) fn status(&self, id: &DriverId, layout: &Layout) -> control::Driver {
+        let name = self.driver.name();
+        let answer = self.driver.last_answer();
+        control::Driver {
+            id: id.to_string(),
+            name: name.map(ToString::to_string),
+            phase: self.shown.phase.to_string(),
+            reason: self.shown.reason.clone(),
+            since: self.shown.since.to_string(),
+            csi_socket: text(&self.settings.csi_socket),
+            endpoint: text(&self.settings.endpoint),
+            registration_socket: name.map(|name| text(&layout.socket(name))),
+            link: name.map(|name| text(&layout.link(name, self.driver.slot()))),
+            node_id: answer.map(|answer| answer.node_id.clone()),
+            vendor_version: answer.map(|answer| answer.vendor_version.clone()),
+            registrations: self.tally.registrations,
+            rejections: self.tally.rejections,
+            announcements: self.tally.announcements,
+            link_repairs: self.tally.link_repairs,
+            last_error: self.last_error.clone(),
+        }
+    }
+}
+
+pub(crate) fn link_place<'a>(layout: &'a Layout, name: &DriverName, slot: Slot) -> LinkPlace<'a> {
+    LinkPlace {
+        path: layout.link(name, slot),
+        target: layout.target(name),
+        stage: layout.link_stage(),
+    }
+}
+
+pub(crate) fn socket_place<'a>(layout: &'a Layout, name: &DriverName) -> SocketPlace<'a> {
+    SocketPlace {
+        path: layout.socket(name),
+        directory: layout.registry_dir(),
+        stage: layout.socket_stage(),
+        borrowed: layout.one_directory(),
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

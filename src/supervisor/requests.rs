@@ -1,0 +1,154 @@
+//! What clients of the control socket ask of the supervisor.
+
+use tokio::sync::oneshot;
+
+use super::{DriverId, Supervisor};
+use crate::config::Settings;
+use crate::driver::Event;
+use crate::link::layout::Layout;
+use crate::proto::control::{Kubelet, Status};
+
+/// A question or an order, with the place for its answer.
+pub(crate) enum Request {
+    Status(oneshot::Sender<Status>),
+    Hand {
+        hand: Hand,
+        driver: String,
+        done: oneshot::Sender<Result<(), String>>,
+    },
+    Reload(oneshot::Sender<Result<(), String>>),
+}
+
+/// What is done to a driver by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hand {
+    Reannounce,
+    Withdraw,
+    Publish,
+}
+
+impl Supervisor {
+    pub(super) fn answer(&mut self, request: Request) {
+        let gone = match request {
+            Request::Status(answer) => answer.send(self.status()).is_err(),
+            Request::Hand { hand, driver, done } => done.send(self.by_hand(hand, &driver)).is_err(),
+            Request::Reload(done) => done.send(self.reload()).is_err(),
+        };
+        if gone {
+            tracing::debug!("a client left before it had its answer");
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ready: self.ready,
+            kubelet: Some(Kubelet {
+                registry_dir: self.layout.kubelet_dir().to_string_lossy().into_owned(),
+                pid: self.kubelets.pid(),
+            }),
+            drivers: self
+                .entries
+                .iter()
+                .map(|(id, entry)| entry.status(id, &self.layout))
+                .collect(),
+        }
+    }
+
+    fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), String> {
+        let id = self
+            .find(driver)
+            .ok_or_else(|| format!("there is no driver \"{driver}\""))?;
+        tracing::info!(driver = %id, ?hand, "asked for by hand");
+        let event = match hand {
+            Hand::Reannounce => {
+                let stands = self
+                    .entries
+                    .get(&id)
+                    .is_some_and(|entry| entry.driver.links().is_some());
+                if !stands {
+                    return Err(format!(
+                        "{id} has no link to announce again; see its status"
+                    ));
+                }
+                Event::Reannounce
+            }
+            Hand::Withdraw => Event::Withdraw,
+            Hand::Publish => Event::Publish,
+        };
+        self.apply(&id, event);
+        self.tick(&id);
+        Ok(())
+    }
+
+    /// By id, or by the name that the driver has given.
+    fn find(&self, driver: &str) -> Option<DriverId> {
+        if let Some((id, _)) = self.entries.get_key_value(driver) {
+            return Some(id.clone());
+        }
+        let named = |entry: &super::Entry| {
+            entry
+                .driver
+                .name()
+                .is_some_and(|name| name.as_str() == driver)
+        };
+        self.entries
+            .iter()
+            .find(|(_, entry)| named(entry))
+            .map(|(id, _)| id.clone())
+    }
+
+    pub(super) fn reload_and_log(&mut self) {
+        if let Err(why) = self.reload() {
+            tracing::error!(%why, "the changed configuration was refused, the old one stays");
+        }
+    }
+
+    /// Reads the configuration again and applies the difference. A bad one changes nothing.
+    fn reload(&mut self) -> Result<(), String> {
+        let read = (self.reread)();
+        let outcome = read.map(|settings| self.reconfigure(settings));
+        self.refusal = outcome.as_ref().err().cloned();
+        self.changed = true;
+        outcome
+    }
+
+    fn reconfigure(&mut self, settings: Settings) {
+        let old = std::mem::replace(&mut self.settings, settings);
+        let moved =
+            Layout::of(&self.settings) != self.layout || old.kubelet != self.settings.kubelet;
+        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+        for id in ids {
+            let stays = self.settings.drivers.contains_key(&*id);
+            if !stays || moved {
+                self.withdraw(&id);
+                self.forget(&id);
+            } else if self
+                .entries
+                .get(&id)
+                .is_some_and(|entry| entry.settings != self.settings.driver(&id))
+            {
+                let record = self.forget(&id);
+                self.add(&id, record.as_ref());
+            }
+        }
+        if moved {
+            self.move_to_new_directories();
+        }
+        let missing: Vec<String> = self
+            .settings
+            .drivers
+            .keys()
+            .filter(|id| !self.entries.contains_key(id.as_str()))
+            .cloned()
+            .collect();
+        for id in missing {
+            self.add(&id, None);
+        }
+        self.unsaved = true;
+        tracing::info!(
+            drivers = self.entries.len(),
+            "the configuration was read again"
+        );
+    }
+}

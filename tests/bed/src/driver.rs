@@ -1,0 +1,175 @@
+//! A CSI driver on a Unix socket: Identity and Node, answering as its [`Behaviour`] says.
+
+mod answers;
+mod behaviour;
+mod listener;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+pub use behaviour::{Answer, Behaviour, Call, Listening, Probe};
+
+use crate::worker::Worker;
+
+/// A running (or stopped) driver.
+pub struct FakeDriver {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    state: State,
+}
+
+/// What stands behind the socket file right now.
+enum State {
+    /// No process: the socket is gone or stale.
+    Down,
+    /// Bound and not listening. The descriptor is all there is to it.
+    Bound(OwnedFd),
+    /// Served by a thread that ends with this.
+    Up { _worker: Worker },
+}
+
+/// What the handle and the serving thread both look at.
+struct Shared {
+    behaviour: Mutex<Behaving>,
+    calls: Mutex<BTreeMap<Call, usize>>,
+    connections: Arc<AtomicUsize>,
+}
+
+struct Behaving {
+    behaviour: Behaviour,
+    since: Instant,
+}
+
+impl FakeDriver {
+    /// Binds `path` and behaves from then on; the directory must be there.
+    pub fn start(path: impl Into<PathBuf>, behaviour: Behaviour) -> Self {
+        let mut driver = Self {
+            path: path.into(),
+            shared: Arc::new(Shared {
+                behaviour: Mutex::new(Behaving::from(behaviour)),
+                calls: Mutex::default(),
+                connections: Arc::default(),
+            }),
+            state: State::Down,
+        };
+        driver.come_up();
+        driver
+    }
+
+    /// Like [`Self::start`], and makes the directory first, as most drivers do.
+    pub fn start_in_new_directory(path: impl Into<PathBuf>, behaviour: Behaviour) -> Self {
+        let path = path.into();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        Self::start(path, behaviour)
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Behaves otherwise from now on. Connections stay, unless it now listens otherwise.
+    ///
+    /// From [`Listening::BoundOnly`] to [`Listening::Speaks`] is the `listen` that follows the
+    /// `bind`, on the same socket file.
+    pub fn change(&mut self, behaviour: Behaviour) {
+        let before = self.behaviour().listening;
+        let after = behaviour.listening;
+        *self.shared.behaviour.lock().unwrap() = Behaving::from(behaviour);
+        match std::mem::replace(&mut self.state, State::Down) {
+            State::Down => {}
+            state if before == after => self.state = state,
+            State::Bound(socket) if after != Listening::Refuses => self.serve(socket),
+            state => {
+                drop(state);
+                self.come_up();
+            }
+        }
+    }
+
+    /// A graceful end: the socket file goes, then the connections.
+    pub fn stop(&mut self) {
+        listener::remove(&self.path);
+        self.state = State::Down;
+    }
+
+    /// An end as by `kill -9`: connections drop, the socket file stays behind, stale.
+    pub fn kill(&mut self) {
+        self.state = State::Down;
+    }
+
+    /// Ends as by [`Self::kill`] if it still runs, then comes up again.
+    pub fn restart(&mut self, behaviour: Behaviour) {
+        self.kill();
+        *self.shared.behaviour.lock().unwrap() = Behaving::from(behaviour);
+        self.come_up();
+    }
+
+    /// How it behaves now, to be changed and handed back to [`Self::change`].
+    pub fn behaviour(&self) -> Behaviour {
+        self.shared.behaviour.lock().unwrap().behaviour.clone()
+    }
+
+    /// How often each call was made since the first start, hung and failed ones included.
+    pub fn calls(&self) -> BTreeMap<Call, usize> {
+        self.shared.calls.lock().unwrap().clone()
+    }
+
+    /// How often this call was made since the first start.
+    pub fn called(&self, call: Call) -> usize {
+        self.calls().get(&call).copied().unwrap_or(0)
+    }
+
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    fn come_up(&mut self) {
+        // A driver removes what its last life left behind without asking who listens there;
+        // that is exactly what the registrar has to live with.
+        listener::remove(&self.path);
+        let socket = listener::bind(&self.path);
+        self.serve(socket);
+    }
+
+    fn serve(&mut self, socket: OwnedFd) {
+        let shared = Arc::clone(&self.shared);
+        self.state = match self.behaviour().listening {
+            Listening::BoundOnly => State::Bound(socket),
+            Listening::Refuses => State::Down,
+            Listening::Speaks => {
+                // Here and not on the thread: when start() returns, connect() succeeds.
+                listener::listen(&socket);
+                let _worker = Worker::spawn("fake-driver", || listener::speak(socket, shared));
+                State::Up { _worker }
+            }
+            Listening::Mute => {
+                listener::listen(&socket);
+                let _worker = Worker::spawn("fake-driver", || listener::stay_mute(socket, shared));
+                State::Up { _worker }
+            }
+        };
+    }
+}
+
+impl From<Behaviour> for Behaving {
+    fn from(behaviour: Behaviour) -> Self {
+        Self {
+            behaviour,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Drop for FakeDriver {
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Down) {
+            self.stop();
+        }
+    }
+}

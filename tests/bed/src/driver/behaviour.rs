@@ -1,0 +1,118 @@
+//! What a fake driver says of itself, and where it fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tonic::Code;
+
+/// All that a test can choose about a driver; start from [`Behaviour::named`].
+#[derive(Debug, Clone)]
+pub struct Behaviour {
+    /// The name that GetPluginInfo reports; any text, hostile ones included.
+    pub name: String,
+    /// The version that GetPluginInfo reports.
+    pub vendor_version: String,
+    /// What NodeGetInfo reports; empty is against the CSI specification.
+    pub node_id: String,
+    /// Volumes for each node; 0 leaves it to the cluster.
+    pub max_volumes: i64,
+    /// Topology segments of the node.
+    pub topology: BTreeMap<String, String>,
+    /// What Probe answers.
+    pub probe: Probe,
+    /// Whether GetPluginInfo works.
+    pub get_plugin_info: Answer,
+    /// Whether NodeGetInfo works.
+    pub node_get_info: Answer,
+    /// Calls that are taken and never answered.
+    pub hangs: BTreeSet<Call>,
+    /// A pause before each answer.
+    pub delay: Duration,
+    /// What happens on the socket below gRPC.
+    pub listening: Listening,
+}
+
+impl Behaviour {
+    /// A healthy driver with this name, without topology.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            vendor_version: "1.2.3".to_owned(),
+            node_id: "node-1".to_owned(),
+            max_volumes: 0,
+            topology: BTreeMap::new(),
+            probe: Probe::Ready,
+            get_plugin_info: Answer::Works,
+            node_get_info: Answer::Works,
+            hangs: BTreeSet::new(),
+            delay: Duration::ZERO,
+            listening: Listening::Speaks,
+        }
+    }
+
+    /// The same with one more topology segment.
+    #[must_use]
+    pub fn with_topology(mut self, key: &str, value: &str) -> Self {
+        self.topology.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same, but this call never gets an answer.
+    #[must_use]
+    pub fn hanging_on(mut self, call: Call) -> Self {
+        self.hangs.insert(call);
+        self
+    }
+}
+
+/// Answers to Probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// `ready = true`
+    Ready,
+    /// `ready = false`: still starting.
+    NotReady,
+    /// No `ready` at all, which means ready.
+    Absent,
+    /// An error: unhealthy.
+    Fails(Code),
+}
+
+/// Whether a call works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// As it should.
+    Works,
+    /// Fails until the behaviour is changed. `Code::Unimplemented` is a driver without the service.
+    Fails(Code),
+    /// Fails for this long after the behaviour was set, then works.
+    FailsFor(Duration, Code),
+}
+
+/// What happens on the socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening {
+    /// gRPC is spoken.
+    Speaks,
+    /// The file is there, but `listen` was not called yet: connect is refused.
+    BoundOnly,
+    /// Connections are accepted and nothing is ever said.
+    Mute,
+    /// The file is there and nobody holds it: connect is refused.
+    Refuses,
+}
+
+/// The calls that a driver knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// Identity.GetPluginInfo
+    GetPluginInfo,
+    /// Identity.GetPluginCapabilities
+    GetPluginCapabilities,
+    /// Identity.Probe
+    Probe,
+    /// Node.NodeGetInfo
+    NodeGetInfo,
+    /// Node.NodeGetCapabilities
+    NodeGetCapabilities,
+}

@@ -1,0 +1,27 @@
+//! A kubelet of a chosen release, as far as plugins go: watcher, reconciler, registration, API writes.
+//!
+//! [`TestKubelet`] runs in this process, [`KubeletProcess`] in one of its own, which can be
+//! killed and has a pid that peer credentials show. Both are read through their [`Ledger`].
+
+mod child;
+mod cluster;
+mod in_process;
+mod inotify;
+mod ledger;
+mod operations;
+mod pod_resources;
+mod process;
+mod reconciler;
+mod record;
+mod registration;
+mod settings;
+mod watcher;
+mod world;
+
+pub use child::{become_kubelet_if_asked, kubelet_main};
+pub use cluster::{Cluster, CsiNodeEntry};
+pub use in_process::TestKubelet;
+pub use ledger::{Counts, Ledger, Mark};
+pub use process::KubeletProcess;
+pub use record::{Event, Object, Record};
+pub use settings::{Faults, Release, Settings, Timing};

@@ -1,0 +1,217 @@
+//! The test kubelet in a process of its own, with a pid to be seen and a life to be ended.
+//!
+//! # Where the process comes from
+//!
+//! `cargo test` builds no binary of a dev-dependency, and cargo run from inside a test would
+//! build for minutes (other features, hence other dependencies) and could find a stale one. So
+//! the executable that is running starts itself once more, with [`ASKED`] in the environment and
+//! arguments that make libtest run one entry alone, the one that `kubelet_process!` declares.
+//! It is there by construction, it is the code under test's own build, and parallel test
+//! processes share nothing on disk.
+
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Deref;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command as Process, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::child::{ASKED, Command, Report, Start};
+use super::ledger::Ledger;
+use super::record::Event;
+use super::settings::{Faults, Settings};
+
+/// Declares the entry through which this test executable can become a kubelet.
+///
+/// One line at the top of each test file that uses
+/// [`KubeletProcess`](crate::kubelet::KubeletProcess).
+#[macro_export]
+macro_rules! kubelet_process {
+    () => {
+        #[test]
+        #[ignore = "no test: KubeletProcess starts it"]
+        fn kubelet_process() {
+            $crate::kubelet::become_kubelet_if_asked();
+        }
+    };
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A kubelet with a pid of its own; read it through its [`Ledger`].
+pub struct KubeletProcess {
+    settings: Settings,
+    faults: Faults,
+    ledger: Arc<Ledger>,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    commands: ChildStdin,
+    done: Receiver<Faults>,
+    reader: thread::JoinHandle<()>,
+}
+
+impl KubeletProcess {
+    /// Starts it. When this returns, its sockets are up and, unless the watcher was given a
+    /// delay, plugins_registry is watched and walked.
+    pub fn start(settings: Settings) -> Self {
+        let mut kubelet = Self {
+            settings,
+            faults: Faults::default(),
+            ledger: Ledger::new(),
+            running: None,
+        };
+        kubelet.begin();
+        kubelet
+    }
+
+    /// The process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.child.id())
+    }
+
+    /// Ends it with SIGKILL and waits for its end. API objects stay as they are.
+    pub fn kill9(&mut self) {
+        let Some(mut running) = self.running.take() else {
+            return;
+        };
+        running.child.kill().unwrap();
+        let status = running.child.wait().unwrap();
+        running.reader.join().unwrap();
+        self.faults.lose_notify = 0;
+        self.ledger.write(Event::Stopped);
+        // After the ledger is right, and not while another panic is on its way.
+        if status.signal() != Some(9) && !thread::panicking() {
+            panic!("the test kubelet had ended by itself: {status}");
+        }
+    }
+
+    /// Kills it if it runs, and starts its next life.
+    pub fn restart(&mut self) {
+        self.kill9();
+        self.begin();
+    }
+
+    /// The same with other settings, such as another release.
+    pub fn restart_as(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.restart();
+    }
+
+    /// How it was started.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The directory that it watches.
+    pub fn registry_dir(&self) -> std::path::PathBuf {
+        self.settings.registry_dir()
+    }
+
+    /// Switches faults on or off; holds over restarts, except that a `lose_notify` which was
+    /// not used up ends with its process.
+    pub fn fault(&mut self, change: impl FnOnce(&mut Faults)) {
+        if let Some(running) = &mut self.running {
+            self.faults = running.tell(&Command::AskFaults);
+        }
+        change(&mut self.faults);
+        if let Some(running) = &mut self.running {
+            running.tell(&Command::Faults(self.faults.clone()));
+        }
+    }
+
+    /// Takes a label off the node by hand.
+    pub fn remove_label(&mut self, key: &str) {
+        match &mut self.running {
+            Some(running) => {
+                running.tell(&Command::RemoveLabel(key.to_owned()));
+            }
+            None => self.ledger.change_cluster(|cluster| {
+                cluster.labels.remove(key);
+            }),
+        }
+    }
+
+    fn begin(&mut self) {
+        let start = Command::Start(Box::new(Start {
+            settings: self.settings.clone(),
+            faults: self.faults.clone(),
+            cluster: self.ledger.cluster(),
+            generation: self.ledger.generation(),
+            origin: self.ledger.origin(),
+        }));
+        self.ledger.begin_generation();
+        let mut running = Running::spawn(&self.ledger);
+        running.tell(&start);
+        self.running = Some(running);
+    }
+}
+
+impl Running {
+    fn spawn(ledger: &Arc<Ledger>) -> Self {
+        // The link in /proc, unlike a path, is right even if cargo has replaced the file.
+        let mut child = Process::new("/proc/self/exe")
+            .args(["--exact", "kubelet_process", "--ignored", "--nocapture"])
+            .args(["--test-threads", "1"])
+            .env(ASKED, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ledger = Arc::clone(ledger);
+        let (sender, done) = channel();
+        let reader = thread::spawn(move || {
+            for line in lines {
+                read(&line.unwrap(), &ledger, &sender);
+            }
+        });
+        Self {
+            commands: child.stdin.take().unwrap(),
+            child,
+            done,
+            reader,
+        }
+    }
+
+    /// Sends a command and waits until it has taken effect.
+    fn tell(&mut self, command: &Command) -> Faults {
+        let mut line = serde_json::to_string(command).unwrap();
+        line.push('\n');
+        let sent = self.commands.write_all(line.as_bytes()).is_ok();
+        let answer = self.done.recv_timeout(PATIENCE);
+        match answer {
+            Ok(faults) if sent => faults,
+            _ => panic!(
+                "the test kubelet does not answer; is `bed::kubelet_process!();` at the top of this test file?"
+            ),
+        }
+    }
+}
+
+/// Other lines are libtest's.
+fn read(line: &str, ledger: &Ledger, done: &Sender<Faults>) {
+    match serde_json::from_str(line) {
+        Ok(Report::Entry(entry)) => ledger.copy(entry),
+        // The owner may have given up waiting.
+        Ok(Report::Done(faults)) => drop(done.send(faults)),
+        Err(_) => {}
+    }
+}
+
+impl Deref for KubeletProcess {
+    type Target = Ledger;
+    fn deref(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl Drop for KubeletProcess {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}

@@ -1,0 +1,167 @@
+//! What a test chooses about a kubelet: release, places, times, and the faults to switch on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Releases that behave differently; each stands for its neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Release {
+    /// Before 1.25.0: links are ignored when the kubelet starts.
+    V1_24,
+    /// 1.25.0 to 1.35: links are seen at the start; what fails after GetInfo is not tried again.
+    V1_35,
+    /// From 1.36.0: everything is tried again, and the answer to Notify counts.
+    V1_36,
+}
+
+impl Release {
+    /// Every release, for tests that go through all of them.
+    pub const ALL: [Self; 3] = [Self::V1_24, Self::V1_35, Self::V1_36];
+
+    /// The walk at the start looks through links (1.25.0 and later).
+    pub(super) fn walk_follows_links(self) -> bool {
+        self >= Self::V1_35
+    }
+
+    /// A registration that failed late is forgotten, hence tried again (1.36.0 and later).
+    pub(super) fn forgets_failed_registrations(self) -> bool {
+        self >= Self::V1_36
+    }
+}
+
+impl PartialOrd for Release {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        (*self as u8).partial_cmp(&(*other as u8))
+    }
+}
+
+/// Where the kubelet lives and how it behaves.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Settings {
+    /// The kubelet's root directory; `plugins_registry` and `pod-resources` are below it.
+    pub root: PathBuf,
+    /// Which release it is.
+    pub release: Release,
+    /// Loop, back-off and deadlines.
+    pub timing: Timing,
+    /// Whether `pod-resources/kubelet.sock` is served.
+    pub pod_resources: bool,
+    /// How long after `pod-resources/kubelet.sock` the plugin watcher starts, as it does when
+    /// the container runtime is slow.
+    pub watcher_delay: Duration,
+}
+
+impl Settings {
+    /// A kubelet with the real times.
+    pub fn new(root: impl Into<PathBuf>, release: Release) -> Self {
+        Self {
+            root: root.into(),
+            release,
+            timing: Timing::default(),
+            pod_resources: true,
+            watcher_delay: Duration::ZERO,
+        }
+    }
+
+    /// The same with other times.
+    #[must_use]
+    pub fn with_timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// The same with a watcher that starts this much later.
+    #[must_use]
+    pub fn with_watcher_delay(mut self, delay: Duration) -> Self {
+        self.watcher_delay = delay;
+        self
+    }
+
+    /// The same without `pod-resources/kubelet.sock`.
+    #[must_use]
+    pub fn without_pod_resources(mut self) -> Self {
+        self.pod_resources = false;
+        self
+    }
+
+    /// The directory that is watched.
+    pub fn registry_dir(&self) -> PathBuf {
+        self.root.join("plugins_registry")
+    }
+
+    /// The socket that shows a kubelet is there.
+    pub fn pod_resources_socket(&self) -> PathBuf {
+        Path::new(&self.root).join("pod-resources/kubelet.sock")
+    }
+}
+
+/// The kubelet's times; the default is what the real one has.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Timing {
+    /// Between two comparisons of what was seen and what is registered.
+    pub loop_interval: Duration,
+    /// After the first failure on a path.
+    pub backoff_initial: Duration,
+    /// What doubling ends at.
+    pub backoff_max: Duration,
+    /// How long one dial goes on.
+    pub dial_timeout: Duration,
+    /// grpc-go's pause after a refused connect within one dial; each next one is 1.6 times as long.
+    pub redial: Duration,
+    /// Deadline of GetInfo.
+    pub get_info: Duration,
+    /// Deadline of NodeGetInfo.
+    pub node_get_info: Duration,
+    /// Deadline of NotifyRegistrationStatus.
+    pub notify: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            loop_interval: Duration::from_secs(1),
+            backoff_initial: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(122),
+            dial_timeout: Duration::from_secs(10),
+            redial: Duration::from_secs(1),
+            get_info: Duration::from_secs(1),
+            node_get_info: Duration::from_secs(120),
+            notify: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Timing {
+    /// Loop, back-off and dial this many times faster. Deadlines of calls stay as they are:
+    /// a slow machine would miss shorter ones.
+    #[must_use]
+    pub fn faster(factor: u32) -> Self {
+        let real = Self::default();
+        Self {
+            loop_interval: real.loop_interval / factor,
+            backoff_initial: real.backoff_initial / factor,
+            backoff_max: real.backoff_max / factor,
+            dial_timeout: real.dial_timeout / factor,
+            redial: real.redial / factor,
+            ..real
+        }
+    }
+}
+
+/// Faults that can be switched on and off while the kubelet runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Validation refuses every driver, with these words; every release tries again.
+    pub refuse: Option<String>,
+    /// Writes to the API server fail with this message: a failure after GetInfo.
+    pub fail_api_writes: Option<String>,
+    /// The next registration that would be announced with Notify(true) loses its connection
+    /// instead, this many times.
+    pub lose_notify: u32,
+    /// A pause after GetInfo, as a slow NodeGetInfo makes it, with the connection open.
+    pub delay_after_get_info: Duration,
+    /// Nothing is compared: events are seen, and nothing follows from them.
+    pub pause: bool,
+}

@@ -1,0 +1,151 @@
+//! A temporary directory laid out as a node.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+/// Where registration sockets live in relation to the kubelet's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A registry of our own, and links from the kubelet's.
+    TwoDirectories,
+    /// The kubelet's plugins_registry is ours as well, as NDR has it; the socket is hidden.
+    OneDirectory,
+}
+
+impl Layout {
+    /// Both, for tests that go through both.
+    pub const ALL: [Self; 2] = [Self::TwoDirectories, Self::OneDirectory];
+}
+
+/// The directories of one node, removed when it is dropped.
+pub struct Node {
+    dir: TempDir,
+    layout: Layout,
+}
+
+impl Node {
+    /// A node with a registry of our own.
+    pub fn new() -> Self {
+        Self::with_layout(Layout::TwoDirectories)
+    }
+
+    /// A node with either layout.
+    ///
+    /// There are: plugins_dir, run and etc. The registry and everything of the kubelet's are
+    /// left to those who make them in life.
+    pub fn with_layout(layout: Layout) -> Self {
+        // Not $TMPDIR: a socket's path may have 107 bytes, and driver names want most of them.
+        let dir = tempfile::Builder::new()
+            .prefix("nsdr-")
+            .tempdir_in("/tmp")
+            .unwrap();
+        let node = Self { dir, layout };
+        for dir in [
+            node.plugins_dir(),
+            node.runtime_dir(),
+            node.root().join("etc"),
+        ] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        node
+    }
+
+    /// The temporary directory.
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Which layout it has.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// `plugins_dir`: where drivers live.
+    pub fn plugins_dir(&self) -> PathBuf {
+        self.root().join("vdata/storage/plugins")
+    }
+
+    /// `registry_dir`: where registration sockets live.
+    pub fn registry_dir(&self) -> PathBuf {
+        match self.layout {
+            Layout::TwoDirectories => self.root().join("vdata/storage/plugins_registry"),
+            Layout::OneDirectory => self.kubelet_registry_dir(),
+        }
+    }
+
+    /// `kubelet.root_dir`
+    pub fn kubelet_root(&self) -> PathBuf {
+        self.root().join("kubelet")
+    }
+
+    /// `kubelet.registry_dir`: where links go.
+    pub fn kubelet_registry_dir(&self) -> PathBuf {
+        self.kubelet_root().join("plugins_registry")
+    }
+
+    /// The registrar's runtime directory.
+    pub fn runtime_dir(&self) -> PathBuf {
+        self.root().join("run")
+    }
+
+    /// The configuration file; [`Self::write_config`] makes it.
+    pub fn config_file(&self) -> PathBuf {
+        self.root().join("etc/config.toml")
+    }
+
+    /// `<plugins_dir>/<id>/csi.sock`
+    pub fn csi_socket(&self, id: &str) -> PathBuf {
+        self.plugins_dir().join(id).join("csi.sock")
+    }
+
+    /// The registration socket of a driver.
+    pub fn reg_socket(&self, name: &str) -> PathBuf {
+        let hidden = match self.layout {
+            Layout::TwoDirectories => "",
+            Layout::OneDirectory => ".",
+        };
+        self.registry_dir().join(format!("{hidden}{name}-reg.sock"))
+    }
+
+    /// The link to it that the kubelet finds.
+    pub fn link(&self, name: &str) -> PathBuf {
+        self.kubelet_registry_dir().join(format!("{name}-reg.sock"))
+    }
+
+    /// Makes the kubelet's plugins_registry, for tests without a kubelet.
+    pub fn make_kubelet_registry_dir(&self) {
+        fs::create_dir_all(self.kubelet_registry_dir()).unwrap();
+    }
+
+    /// A configuration with this node's directories and these drivers, all keys at their defaults.
+    pub fn default_config(&self, drivers: &[&str]) -> String {
+        let mut config = format!(
+            "plugins_dir = {:?}\nregistry_dir = {:?}\n\n[kubelet]\nroot_dir = {:?}\n",
+            self.plugins_dir(),
+            self.registry_dir(),
+            self.kubelet_root()
+        );
+        for driver in drivers {
+            config.push_str(&format!("\n[drivers.{driver:?}]\n"));
+        }
+        config
+    }
+
+    /// Writes [`Self::default_config`], followed by `more`: whole tables in TOML.
+    pub fn write_default_config(&self, drivers: &[&str], more: &str) {
+        self.write_config(&format!("{}\n{more}", self.default_config(drivers)));
+    }
+
+    /// Writes the configuration file as it is given.
+    pub fn write_config(&self, toml: &str) {
+        fs::write(self.config_file(), toml).unwrap();
+    }
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new()
+    }
+}

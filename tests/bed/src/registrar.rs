@@ -1,0 +1,336 @@
+//! The real registrar, run as a process.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::eventually::eventually;
+use crate::node::Node;
+use crate::status::{DriverStatus, Status};
+
+/// How long an orderly end may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The binary with one node's configuration; started and ended as the test says.
+pub struct Registrar {
+    program: PathBuf,
+    config: PathBuf,
+    runtime_dir: PathBuf,
+    log: PathBuf,
+    environment: BTreeMap<OsString, OsString>,
+    arguments: Vec<OsString>,
+    child: Option<Child>,
+}
+
+impl Registrar {
+    /// Not started yet. `$REGISTRAR_BIN` wins over `program`, which is
+    /// `env!("CARGO_BIN_EXE_node-storage-driver-registrar")` in the main crate's tests.
+    pub fn new(program: impl Into<PathBuf>, node: &Node) -> Self {
+        let chosen = std::env::var_os("REGISTRAR_BIN").map(PathBuf::from);
+        Self::of(chosen.unwrap_or_else(|| program.into()), node)
+    }
+
+    fn of(program: PathBuf, node: &Node) -> Self {
+        Self {
+            program,
+            config: node.config_file(),
+            runtime_dir: node.runtime_dir(),
+            log: node.root().join("registrar.log"),
+            environment: BTreeMap::new(),
+            arguments: Vec::new(),
+            child: None,
+        }
+    }
+
+    /// The same with one more variable, such as `NOTIFY_SOCKET`.
+    #[must_use]
+    pub fn with_env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        let key = key.as_ref().to_owned();
+        self.environment.insert(key, value.as_ref().to_owned());
+        self
+    }
+
+    /// The same with one more argument after `run --config … --runtime-dir …`.
+    #[must_use]
+    pub fn with_argument(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Starts it and returns at once; whatever is awaited of it is the test's to say.
+    #[track_caller]
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "the registrar runs already");
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .unwrap();
+        let child = self
+            .command("run")
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn();
+        let child =
+            child.unwrap_or_else(|error| panic!("start {}: {error}", self.program.display()));
+        self.child = Some(child);
+    }
+
+    /// SIGTERM, then waits for its end.
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.wait_exit(PATIENCE)
+    }
+
+    /// SIGKILL, then waits for its end.
+    #[track_caller]
+    pub fn kill9(&mut self) {
+        let mut child = self.child.take().expect("the registrar was started");
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(
+            status.signal(),
+            Some(9),
+            "the registrar had ended by itself: {status}"
+        );
+    }
+
+    /// [`Self::stop`] and [`Self::start`].
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.stop();
+        self.start();
+    }
+
+    /// Sends a signal and does not wait.
+    #[track_caller]
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits until it has ended.
+    #[track_caller]
+    pub fn wait_exit(&mut self, deadline: Duration) -> ExitStatus {
+        let child = self.child.as_mut().expect("the registrar was started");
+        let status = eventually("the registrar ends", deadline, || child.try_wait().unwrap());
+        self.child = None;
+        status
+    }
+
+    /// Whether it was started and has not ended, by itself or by the test.
+    pub fn is_running(&mut self) -> bool {
+        let child = self.child.as_mut();
+        child.is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+
+    /// Its process.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the registrar was started").id()
+    }
+
+    /// `status --json`, or nothing while no daemon answers.
+    #[track_caller]
+    pub fn status(&self) -> Option<Status> {
+        let output = self.run_cli(["status", "--json"]);
+        (!output.stdout.is_empty()).then(|| Status::parse(&output.stdout))
+    }
+
+    /// Waits until the driver is in the phase.
+    #[track_caller]
+    pub fn wait_phase(&self, id: &str, phase: &str, deadline: Duration) -> DriverStatus {
+        self.wait_driver(&format!("{id} is {phase}"), id, deadline, |driver| {
+            driver.phase == phase
+        })
+    }
+
+    /// Waits until the driver's status is as wanted.
+    #[track_caller]
+    pub fn wait_driver(
+        &self,
+        what: &str,
+        id: &str,
+        deadline: Duration,
+        wanted: impl Fn(&DriverStatus) -> bool,
+    ) -> DriverStatus {
+        eventually(what, deadline, || {
+            let status = self.status().ok_or("no daemon answers")?;
+            match status.driver(id) {
+                Some(driver) if wanted(driver) => Ok(driver.clone()),
+                _ => Err(format!("{status:#?}")),
+            }
+        })
+    }
+
+    /// Runs another command of the binary with the same configuration and environment.
+    #[track_caller]
+    pub fn run_cli<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Output {
+        let mut arguments = arguments.into_iter();
+        let subcommand = arguments.next().expect("a subcommand");
+        self.command(subcommand)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// Resident memory in KiB.
+    pub fn rss_kb(&self) -> u64 {
+        self.proc_status("VmRSS:")
+    }
+
+    /// Threads of the process.
+    pub fn thread_count(&self) -> u64 {
+        self.proc_status("Threads:")
+    }
+
+    /// Open file descriptors.
+    pub fn fd_count(&self) -> usize {
+        fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    /// How often its threads have gone to sleep so far, which is how often they woke up.
+    pub fn wakeups(&self) -> u64 {
+        let tasks = fs::read_dir(self.proc("task")).unwrap();
+        tasks
+            .map(|task| proc_field(&task.unwrap().path(), "voluntary_ctxt_switches:"))
+            .sum()
+    }
+
+    /// What it wrote to stdout and stderr in all its lives.
+    pub fn logs(&self) -> String {
+        match fs::read(&self.log) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => panic!("read {}: {error}", self.log.display()),
+        }
+    }
+
+    fn command(&self, subcommand: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(&self.program);
+        // Nothing of the developer's environment: no NSDR_*, no NOTIFY_SOCKET, no JOURNAL_STREAM.
+        command.env_clear();
+        for kept in ["PATH", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"] {
+            if let Some(value) = std::env::var_os(kept) {
+                command.env(kept, value);
+            }
+        }
+        command
+            .envs(&self.environment)
+            .arg(subcommand)
+            .arg("--config")
+            .arg(&self.config)
+            .arg("--runtime-dir")
+            .arg(&self.runtime_dir);
+        command
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        Path::new("/proc").join(self.pid().to_string()).join(name)
+    }
+
+    fn proc_status(&self, key: &str) -> u64 {
+        proc_field(&self.proc(""), key)
+    }
+}
+
+fn proc_field(dir: &Path, key: &str) -> u64 {
+    let status = fs::read_to_string(dir.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.unwrap().parse().unwrap()
+}
+
+impl Drop for Registrar {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself; both calls are fine with that until it is reaped.
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- the registrar's log\n{}---", self.logs());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// A shell script in the registrar's place: `run` writes down its environment and waits,
+    /// `status` answers while it does.
+    const SCRIPT: &str = r#"#!/bin/sh
+case "$1" in
+run)
+    env >&2
+    echo "$@" > "$5/arguments"
+    trap 'rm -f "$5/up"; exit 3' TERM
+    touch "$5/up"
+    while :; do sleep 0.01; done ;;
+status)
+    [ "$6" = --json ] && [ -e "$5/up" ] && cat <<END
+{"version":"1","ready":true,"kubelet":{"registry_dir":"/k","pid":null},
+ "drivers":[{"id":"d","name":"d","phase":"registered","reason":"so","since":"2026-01-01T00:00:00Z",
+   "csi_socket":"/c","endpoint":"/c","registration_socket":"/r","link":"/l","node_id":"n",
+   "vendor_version":"1","registrations":1,"rejections":0,"announcements":1,"link_repairs":0,
+   "last_error":null}]}
+END
+    exit 1 ;;
+esac
+"#;
+
+    fn registrar(node: &Node) -> Registrar {
+        let program = node.root().join("registrar");
+        fs::write(&program, SCRIPT).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        Registrar::of(program, node)
+    }
+
+    #[test]
+    fn runs_the_binary_and_reads_its_status() {
+        let node = Node::new();
+        let mut registrar = registrar(&node).with_env("NSDR_LOG__LEVEL", "debug");
+        assert_eq!(registrar.status(), None);
+        registrar.start();
+        let driver = registrar.wait_phase("d", "registered", SOON);
+        assert_eq!(driver.registrations, 1);
+        assert!(registrar.rss_kb() > 0 && registrar.fd_count() >= 3);
+        assert_eq!(registrar.thread_count(), 1);
+        assert_eq!(registrar.stop().code(), Some(3));
+        assert!(!registrar.is_running());
+
+        registrar.start();
+        registrar.wait_phase("d", "registered", SOON);
+        registrar.kill9();
+        let arguments = fs::read_to_string(node.runtime_dir().join("arguments")).unwrap();
+        assert!(arguments.starts_with("run --config /tmp/nsdr-"));
+    }
+
+    #[test]
+    fn starts_it_with_the_environment_of_the_test_alone() {
+        let node = Node::new();
+        let mut registrar = registrar(&node).with_env("NOTIFY_SOCKET", "/n");
+        registrar.start();
+        registrar.wait_phase("d", "registered", SOON);
+        let logs = registrar.logs();
+        assert!(logs.contains("NOTIFY_SOCKET=/n"));
+        // cargo sets it for this test.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        assert!(!logs.contains("CARGO_MANIFEST_DIR"));
+    }
+}

@@ -1,0 +1,83 @@
+//! What `status --json` says, as spec.md has it.
+
+use serde::Deserialize;
+
+/// The whole answer. Unknown keys are an error: the shape is a promise to operators.
+#[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Status {
+    /// Of the daemon.
+    pub version: String,
+    /// Whether READY was sent.
+    pub ready: bool,
+    /// The kubelet as the daemon sees it.
+    pub kubelet: KubeletStatus,
+    /// In no promised order.
+    pub drivers: Vec<DriverStatus>,
+}
+
+/// The kubelet as the daemon sees it.
+#[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct KubeletStatus {
+    /// Where links go.
+    pub registry_dir: String,
+    /// Of the process that sent Notify.
+    pub pid: Option<u32>,
+}
+
+/// One driver.
+#[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct DriverStatus {
+    /// The key in `[drivers]`, or the directory's name.
+    pub id: String,
+    /// As the driver reports it.
+    pub name: Option<String>,
+    /// One of the phases of spec.md.
+    pub phase: String,
+    /// Why, in words.
+    pub reason: Option<String>,
+    /// RFC 3339.
+    pub since: String,
+    /// The driver's socket.
+    pub csi_socket: String,
+    /// The same as the kubelet sees it.
+    pub endpoint: Option<String>,
+    /// Where the kubelet's questions are answered.
+    pub registration_socket: Option<String>,
+    /// What the kubelet finds.
+    pub link: Option<String>,
+    /// From NodeGetInfo.
+    pub node_id: Option<String>,
+    /// From GetPluginInfo.
+    pub vendor_version: Option<String>,
+    /// Notify(true) so far.
+    pub registrations: u64,
+    /// Notify(false) so far.
+    pub rejections: u64,
+    /// Links made so far.
+    pub announcements: u64,
+    /// Links put back so far.
+    pub link_repairs: u64,
+    /// The last thing that went wrong.
+    pub last_error: Option<String>,
+}
+
+impl Status {
+    /// Reads the JSON; panics when it has another shape.
+    #[track_caller]
+    pub fn parse(json: &[u8]) -> Self {
+        serde_json::from_slice(json).unwrap_or_else(|error| {
+            panic!(
+                "status --json is not as promised: {error}: {}",
+                String::from_utf8_lossy(json)
+            )
+        })
+    }
+
+    /// The driver with this id.
+    pub fn driver(&self, id: &str) -> Option<&DriverStatus> {
+        self.drivers.iter().find(|driver| driver.id == id)
+    }
+}

@@ -1,0 +1,10 @@
+//! The bed's own tests: the fakes do what kubelet.md says, before anything is tested against them.
+
+mod fake_driver;
+mod own_process;
+mod plugin_watcher;
+mod registration_call;
+mod scene;
+mod stand_in;
+
+bed::kubelet_process!();

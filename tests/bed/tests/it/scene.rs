@@ -1,0 +1,91 @@
+//! A node with a driver, a stand-in registrar and a kubelet of one release, ten times as fast.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bed::kubelet::{Counts, Mark};
+use bed::{Behaviour, FakeDriver, Node, Release, Settings, TestKubelet, Timing};
+
+use crate::stand_in::StandIn;
+
+pub(crate) const NAME: &str = "local.csi.test";
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// Several rounds of the loop: long enough to see that nothing happens.
+pub(crate) const ROUNDS: Duration = Duration::from_millis(500);
+
+pub(crate) struct Scene {
+    pub(crate) kubelet: TestKubelet,
+    pub(crate) registrar: StandIn,
+    pub(crate) driver: FakeDriver,
+    pub(crate) node: Node,
+}
+
+impl Scene {
+    /// Everything is up and nothing is linked.
+    pub(crate) fn new(release: Release) -> Self {
+        let node = Node::new();
+        let driver =
+            FakeDriver::start_in_new_directory(node.csi_socket(NAME), Behaviour::named(NAME));
+        fs::create_dir_all(node.registry_dir()).unwrap();
+        let registrar = StandIn::serve(&node.reg_socket(NAME), NAME, driver.path());
+        let kubelet = TestKubelet::start(settings(&node, release));
+        Self {
+            kubelet,
+            registrar,
+            driver,
+            node,
+        }
+    }
+
+    /// Linked and registered.
+    pub(crate) fn registered(release: Release) -> Self {
+        let scene = Self::new(release);
+        scene.make_link();
+        scene.kubelet.wait_registered(NAME, SOON);
+        scene
+    }
+
+    pub(crate) fn link(&self) -> PathBuf {
+        self.node.link(NAME)
+    }
+
+    pub(crate) fn make_link(&self) {
+        symlink(&self.registrar.path, self.link()).unwrap();
+    }
+
+    /// A fresh link renamed over the old one, staged where the kubelet does not watch.
+    pub(crate) fn rename_link_over(&self) {
+        let staged = self.node.kubelet_root().join("staged");
+        symlink(&self.registrar.path, &staged).unwrap();
+        fs::rename(&staged, self.link()).unwrap();
+    }
+
+    pub(crate) fn wait_told(&self, what: &str, count: usize) {
+        bed::eventually(what, SOON, || {
+            let told = self.registrar.told();
+            (told.len() >= count)
+                .then_some(())
+                .ok_or(format!("{told:?}"))
+        });
+    }
+
+    #[track_caller]
+    pub(crate) fn nothing_since(&self, mark: Mark) {
+        bed::stays("the kubelet does nothing", ROUNDS, || {
+            let counts = self.kubelet.counts_since(mark);
+            (counts == Counts::default())
+                .then_some(())
+                .ok_or(format!("{counts:?}"))
+        });
+    }
+}
+
+pub(crate) fn settings(node: &Node, release: Release) -> Settings {
+    Settings::new(node.kubelet_root(), release).with_timing(Timing::faster(10))
+}
+
+pub(crate) fn remove(path: &Path) {
+    fs::remove_file(path).unwrap();
+}

@@ -63,6 +63,12 @@ impl Identity {
             target: None,
         }
     }
+
+    /// The number of a made-up file.
+    #[cfg(test)]
+    pub(crate) fn number(&self) -> u64 {
+        self.inode
+    }
 }
 
 #[cfg(test)]

@@ -26,12 +26,23 @@ pub(crate) struct Announcer {
     refused: bool,
     /// Announcements in a row that no kubelet has answered with a question.
     unanswered: u32,
-    /// The kubelet may have met our link while nobody served it, and sit in its back-off for
-    /// that path.
-    doubtful: bool,
+    path: Path,
     last: Option<Moment>,
     /// A kubelet has started and was not announced to yet.
     sign: bool,
+}
+
+/// What the kubelet that runs may have made of the link's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Path {
+    /// It has only ever met a link that was served.
+    Fine,
+    /// It may have met the link while nobody served it, and sit in its back-off for the path.
+    Doubtful,
+    /// It has called through it. Before 1.36 a kubelet holds a path that failed after that as
+    /// registered, and takes the driver away by its name when it lets go of the path, which may be
+    /// minutes later. Such a path is never given up for another.
+    Called,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +69,7 @@ impl Announcer {
             tries: 0,
             refused: false,
             unanswered: 0,
-            doubtful: false,
+            path: Path::Fine,
             last: None,
             sign: false,
         }
@@ -80,14 +91,21 @@ impl Announcer {
 
     /// A link of ours was there when we came up, and nobody served it until now.
     pub(crate) fn adopted(&mut self, now: Moment) {
-        self.doubtful = true;
+        if self.path == Path::Fine {
+            self.path = Path::Doubtful;
+        }
         self.published(now);
     }
 
     /// A kubelet asked who we are. That proves nothing, but the path is not in its back-off.
     pub(crate) fn asked(&mut self) {
         self.unanswered = 0;
-        self.doubtful = false;
+        self.path = Path::Called;
+    }
+
+    /// A kubelet that still runs may have called through the link's path.
+    pub(crate) fn was_called(&self) -> bool {
+        self.path == Path::Called
     }
 
     /// The kubelet said no.
@@ -97,12 +115,20 @@ impl Announcer {
         self.tries = self.tries.saturating_add(1);
     }
 
+    /// The kubelet said yes: nothing more to announce.
+    pub(crate) fn settled(&mut self) {
+        *self = Announcer {
+            path: Path::Called,
+            ..Announcer::new()
+        };
+    }
+
     /// There is news for the kubelet: start over.
     pub(crate) fn renewed(&mut self, now: Moment) {
         *self = Announcer {
             last: self.last,
             sign: self.sign,
-            doubtful: self.doubtful,
+            path: self.path,
             ..Announcer::new()
         };
         self.wait(now);
@@ -111,7 +137,7 @@ impl Announcer {
     /// The kubelet has ended, and its back-off with it.
     pub(crate) fn ended(&mut self, now: Moment) {
         self.renewed(now);
-        self.doubtful = false;
+        self.path = Path::Fine;
     }
 
     /// A kubelet has started.
@@ -145,14 +171,22 @@ impl Announcer {
         if kubelet_there {
             self.unanswered = self.unanswered.saturating_add(1);
         }
-        // Never after the kubelet has called through this path: before 1.36 it holds a path that
-        // failed as registered, and would take the driver away by its name when the back-off of
-        // the old path ends.
-        if self.doubtful && self.unanswered >= 2 {
-            self.doubtful = false;
+        if self.path == Path::Doubtful && self.unanswered >= 2 {
+            self.path = Path::Fine;
             return Verdict::Rename;
         }
         Verdict::Announce
+    }
+
+    /// Makes equal situations equal, for the search over all states.
+    #[cfg(test)]
+    pub(crate) fn normalise(&mut self, time: impl Fn(Moment) -> Moment) {
+        if let Next::At(at) = &mut self.next {
+            *at = time(*at);
+        }
+        self.last = self.last.map(|_| time(Moment::default()));
+        self.tries = 0;
+        self.unanswered = self.unanswered.min(2);
     }
 
     fn wait(&mut self, now: Moment) {

@@ -114,6 +114,21 @@ impl Footing {
         }
     }
 
+    /// Makes equal situations equal, for the search over all states.
+    #[cfg(test)]
+    pub(crate) fn normalise(
+        &mut self,
+        identity: impl Fn(&Identity) -> Identity,
+        time: impl Fn(Moment) -> Moment,
+    ) {
+        match &mut self.state {
+            State::Absent => {}
+            State::Standing(standing) => *standing = identity(standing),
+            State::Blocked { retry, .. } => *retry = retry.map(&time),
+        }
+        self.pace.put_back = self.pace.put_back.map(|_| time(Moment::default()));
+    }
+
     /// Somebody took it away. It goes back at once the first times, then at a slower pace.
     pub(crate) fn disturbed(&mut self, now: Moment) {
         let delay = self.pace.disturbed(now);

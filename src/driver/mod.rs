@@ -137,7 +137,11 @@ pub(crate) enum Event {
     /// What was seen at the link's place.
     LinkSeen(Seen),
     KubeletAsked,
-    KubeletRegistered(Option<Process>),
+    /// Through the link as it was when the kubelet asked, if it asked on the same connection.
+    KubeletRegistered {
+        kubelet: Option<Process>,
+        through: Option<Identity>,
+    },
     KubeletRejected(Option<Process>, String),
     KubeletEnded(Process),
     KubeletStarted,
@@ -235,7 +239,9 @@ impl Driver {
             Event::SocketSeen(seen) => self.socket_seen(&seen, now),
             Event::LinkSeen(seen) => self.link_seen(seen, now),
             Event::KubeletAsked => self.kubelet_asked(),
-            Event::KubeletRegistered(kubelet) => self.kubelet_registered(kubelet),
+            Event::KubeletRegistered { kubelet, through } => {
+                self.kubelet_registered(kubelet, through.as_ref())
+            }
             Event::KubeletRejected(kubelet, error) => self.kubelet_rejected(kubelet, error, now),
             Event::KubeletEnded(process) => self.kubelet_ended(process, now),
             Event::KubeletStarted => self.kubelet_started(now),
@@ -353,6 +359,43 @@ impl Driver {
         }
     }
 
+    /// Makes equal situations equal, for the search over all states.
+    #[cfg(test)]
+    fn normalise(
+        &mut self,
+        identity: impl Fn(&Identity) -> Identity,
+        time: impl Fn(Moment) -> Moment,
+        runs: impl Fn(u32) -> bool,
+    ) {
+        self.socket.normalise(&identity, &time);
+        self.link.normalise(&identity, &time);
+        self.announcer.normalise(&time);
+        self.not_before = self.not_before.map(&time);
+        self.held_until = self.held_until.map(&time);
+        if let Contact::Silent { since, .. } = &mut self.contact {
+            *since = time(Moment::default());
+        }
+        if let Standing::Registered(Registration {
+            kubelet: Some(process),
+            ..
+        })
+        | Standing::Rejected {
+            kubelet: Some(process),
+            ..
+        } = &mut self.standing
+        {
+            process.pid = u32::from(runs(process.pid));
+        }
+    }
+
+    /// The moments that the search has to keep in order.
+    #[cfg(test)]
+    fn times(&self) -> impl Iterator<Item = Moment> {
+        let retries = [self.socket.retry(), self.link.retry()];
+        let waits = [self.announcer.due(), self.not_before, self.held_until];
+        retries.into_iter().chain(waits).flatten()
+    }
+
     fn driver_answered(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.name.as_ref().is_some_and(|name| *name != answer.name) {
@@ -449,9 +492,16 @@ impl Driver {
         Vec::new()
     }
 
-    fn kubelet_registered(&mut self, kubelet: Option<Process>) -> Vec<Effect> {
-        // Without a link, whoever says so did not find us through it, or will de-register soon.
-        if self.link.identity().is_some()
+    fn kubelet_registered(
+        &mut self,
+        kubelet: Option<Process>,
+        through: Option<&Identity>,
+    ) -> Vec<Effect> {
+        // A kubelet de-registers what it found through a link that is no longer there. If it has
+        // seen the new one, it says yes once more; if not, we announce.
+        let link = self.link.identity();
+        if link.is_some()
+            && (through.is_none() || through == link)
             && let Some(answer) = self.last_answer().cloned()
         {
             self.standing = Standing::Registered(Registration {
@@ -459,7 +509,7 @@ impl Driver {
                 answer,
                 terms: self.terms.clone(),
             });
-            self.announcer = Announcer::new();
+            self.announcer.settled();
         }
         Vec::new()
     }
@@ -515,6 +565,10 @@ impl Driver {
     }
 
     fn directory_replaced(&mut self, now: Moment) -> Vec<Effect> {
+        // The link was looked at first: a registration that is left came through the new directory.
+        if matches!(self.standing, Standing::Registered(_)) {
+            return Vec::new();
+        }
         self.standing = Standing::Unregistered(Why::DirectoryReplaced);
         self.announcer.renewed(now);
         Vec::new()
@@ -664,6 +718,9 @@ impl Driver {
             self.not_before = Some(now + GAP);
         }
         effects.extend(self.unserve());
+        // Whatever was in the way of the old name is not in the way of the new one.
+        self.link.cleared();
+        self.socket.cleared();
         self.slot = Slot::default();
         self.standing = Standing::Unregistered(Why::NotYet);
         self.announcer.renewed(now);

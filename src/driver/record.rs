@@ -17,6 +17,9 @@ pub(crate) struct Record {
     /// The driver as last registered, with the kubelet that did it.
     pub(crate) registration: Option<Registered>,
     pub(crate) link: Option<RecordedLink>,
+    /// A kubelet has called through the link's path.
+    #[serde(default)]
+    pub(crate) called: bool,
     pub(crate) withdrawn_by_hand: bool,
 }
 
@@ -57,6 +60,7 @@ impl Driver {
             name: self.name.clone(),
             registration,
             link,
+            called: self.announcer.was_called(),
             withdrawn_by_hand: self.withdrawal == Some(Withdrawal::ByHand),
         }
     }
@@ -73,6 +77,9 @@ impl Driver {
         self.name.clone_from(&record.name);
         if record.withdrawn_by_hand {
             self.withdrawal = Some(Withdrawal::ByHand);
+        }
+        if record.called {
+            self.announcer.asked();
         }
         let Some(found) = link else { return };
         self.slot = record

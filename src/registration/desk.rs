@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::grpc::server::{Busy, Peer};
+use crate::identity::Identity;
 use crate::proto::registration::PluginInfo;
 
 /// A kubelet that has asked may be at work for two minutes (NodeGetInfo) and write to the API.
@@ -24,6 +25,8 @@ pub(crate) enum Call {
     Told {
         outcome: Outcome,
         pid: Option<u32>,
+        /// The link as it was when the same caller asked who we are.
+        through: Option<Identity>,
         heard: oneshot::Sender<()>,
     },
 }
@@ -41,15 +44,18 @@ pub(crate) struct Desk {
     /// An Asked is on its way; another would say nothing new.
     asked: AtomicBool,
     offer: Mutex<Option<PluginInfo>>,
+    link: Mutex<Option<Identity>>,
     visits: Mutex<HashMap<u64, Progress>>,
     next_visit: AtomicU64,
 }
 
 /// How far a caller has come. One that has told how it went is done, and no longer listed.
-#[derive(Clone, Copy)]
 enum Progress {
     Arrived(Instant),
-    Asked(Instant),
+    Asked {
+        at: Instant,
+        through: Option<Identity>,
+    },
 }
 
 impl Desk {
@@ -58,6 +64,7 @@ impl Desk {
             tell: Box::new(tell),
             asked: AtomicBool::new(false),
             offer: Mutex::default(),
+            link: Mutex::default(),
             visits: Mutex::default(),
             next_visit: AtomicU64::new(0),
         }
@@ -68,12 +75,17 @@ impl Desk {
         *lock(&self.offer) = offer;
     }
 
+    /// Notes the link that callers come through.
+    pub(crate) fn link(&self, link: Option<Identity>) {
+        *lock(&self.link) = link;
+    }
+
     /// A call is in progress: GetInfo was answered on a connection that is still open, and how it
     /// went has not been told yet.
     pub(crate) fn is_calling(&self) -> bool {
         lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
-            Progress::Asked(at) => at.elapsed() < LONGEST_CALL,
+            Progress::Asked { at, .. } => at.elapsed() < LONGEST_CALL,
         })
     }
 
@@ -108,7 +120,11 @@ impl Visit {
         self.busy.touch();
         let offer = lock(&self.desk.offer).clone()?;
         if let Some(progress @ Progress::Arrived(_)) = lock(&self.desk.visits).get_mut(&self.id) {
-            *progress = Progress::Asked(Instant::now());
+            let through = lock(&self.desk.link).clone();
+            *progress = Progress::Asked {
+                at: Instant::now(),
+                through,
+            };
         }
         if !self.desk.asked.swap(true, Ordering::AcqRel) {
             (self.desk.tell)(Call::Asked);
@@ -119,11 +135,16 @@ impl Visit {
     /// Passes on how it went; the receiver resolves when that has been written down.
     pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
         self.busy.touch();
-        lock(&self.desk.visits).remove(&self.id);
+        let through = match lock(&self.desk.visits).remove(&self.id) {
+            Some(Progress::Asked { through, .. }) => through,
+            Some(Progress::Arrived(_)) | None => None,
+        };
         let (heard, written) = oneshot::channel();
+        let pid = self.peer.pid;
         (self.desk.tell)(Call::Told {
             outcome,
-            pid: self.peer.pid,
+            pid,
+            through,
             heard,
         });
         written

@@ -67,7 +67,11 @@ impl Supervisor {
                 directory = %self.layout.kubelet_dir().display(),
                 "the kubelet's directory was deleted and made anew; the kubelet does not see it until it is restarted"
             );
-            self.apply_to_all(&Event::DirectoryReplaced);
+            let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+            for id in ids {
+                self.look_at_link(&id);
+                self.apply(&id, Event::DirectoryReplaced);
+            }
         }
     }
 

@@ -29,6 +29,7 @@ use crate::csi::contact::{Contact, Heard};
 use crate::csi::inquiry::Inquiry;
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
+use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::layout::Layout;
 use crate::link::sweep::sweep;
@@ -307,10 +308,11 @@ impl Supervisor {
                 Call::Told {
                     outcome,
                     pid,
+                    through,
                     heard,
                 },
             ) => {
-                self.told(&id, outcome, pid);
+                self.told(&id, outcome, pid, through);
                 self.unanswered.push(heard);
             }
             Report::OwnerEnded(id) => {
@@ -327,7 +329,13 @@ impl Supervisor {
     }
 
     /// A kubelet said how the registration went.
-    fn told(&mut self, id: &DriverId, outcome: Outcome, pid: Option<u32>) {
+    fn told(
+        &mut self,
+        id: &DriverId,
+        outcome: Outcome,
+        pid: Option<u32>,
+        through: Option<Identity>,
+    ) {
         let kubelet = pid.and_then(Process::of);
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
@@ -341,7 +349,7 @@ impl Supervisor {
             Outcome::Registered => {
                 entry.tally.registrations += 1;
                 entry.last_error = None;
-                self.apply(id, Event::KubeletRegistered(kubelet));
+                self.apply(id, Event::KubeletRegistered { kubelet, through });
             }
             Outcome::Rejected(error) => {
                 entry.tally.rejections += 1;
@@ -517,6 +525,9 @@ impl Supervisor {
             return;
         };
         entry.desk.offer(entry.offer());
+        entry
+            .desk
+            .link(entry.driver.links().map(|(_, _, link)| link.clone()));
         entry.retired.retain(|task| !task.is_finished());
         self.schedule.set(id, entry.driver.deadline());
         if let Some(trouble) = entry.driver.trouble() {

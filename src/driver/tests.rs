@@ -1,1 +1,0 @@
-//! The machine as a table: each phase, each event, what becomes of it.

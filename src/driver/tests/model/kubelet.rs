@@ -1,0 +1,270 @@
+//! A small kubelet: what its plugin manager does with links, without the waiting.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::world::Disk;
+use crate::moment::Moment;
+
+const BACKOFF: Duration = Duration::from_secs(1);
+
+/// Which kubelet's ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Release {
+    V1_24,
+    V1_35,
+    V1_36,
+}
+
+impl Release {
+    pub(super) const ALL: [Release; 3] = [Release::V1_24, Release::V1_35, Release::V1_36];
+
+    fn walks_links(self) -> bool {
+        self != Release::V1_24
+    }
+
+    fn retries_after_get_info(self) -> bool {
+        self == Release::V1_36
+    }
+}
+
+/// Links have a number that no other link ever has.
+pub(super) type LinkId = u64;
+
+/// A kubelet that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kubelet {
+    release: Release,
+    /// What inotify has told and the kubelet has not looked at yet, by slot.
+    pub(super) events: VecDeque<(u32, Change)>,
+    /// Its directory was deleted: it sees nothing any more.
+    pub(super) blind: bool,
+    desired: BTreeMap<u32, LinkId>,
+    /// What it holds as dealt with, whether that went well or not.
+    actual: BTreeMap<u32, LinkId>,
+    pub(super) call: Option<Call>,
+    /// The driver is in the cluster, as this node id.
+    pub(super) registered: Option<u8>,
+    /// Until when it leaves a path alone. How long that is does not matter here: time passes as
+    /// it likes.
+    failures: BTreeMap<u32, Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Change {
+    Created,
+    Removed,
+}
+
+/// Between GetInfo and Notify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Call {
+    slot: u32,
+    link: LinkId,
+    /// The registrar that answered GetInfo still holds the connection.
+    pub(super) connected: bool,
+    /// The link that stood when GetInfo was answered.
+    pub(super) through: Option<LinkId>,
+}
+
+/// What a step of the kubelet tells the registrar, if it is there to hear it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Nothing,
+    Asked,
+    Registered,
+    Rejected,
+}
+
+impl Kubelet {
+    /// Starts, and walks through its directory.
+    pub(super) fn start(release: Release, disk: &Disk) -> Kubelet {
+        let mut kubelet = Kubelet {
+            release,
+            events: VecDeque::new(),
+            blind: false,
+            desired: BTreeMap::new(),
+            actual: BTreeMap::new(),
+            call: None,
+            registered: None,
+            failures: BTreeMap::new(),
+        };
+        if release.walks_links() && disk.socket.is_some() {
+            kubelet.desired = disk.our_links();
+        }
+        kubelet
+    }
+
+    pub(super) fn sees(&mut self, slot: u32, change: Change) {
+        // The same event twice in a row says nothing new: each is only a reason to look.
+        if !self.blind && self.events.back() != Some(&(slot, change)) {
+            self.events.push_back((slot, change));
+        }
+    }
+
+    /// Looks at the oldest event. A link that leads nowhere is dropped, and never looked at again.
+    pub(super) fn handle_event(&mut self, disk: &Disk) {
+        match self.events.pop_front() {
+            Some((slot, Change::Removed)) => {
+                self.desired.remove(&slot);
+            }
+            Some((slot, Change::Created)) => {
+                if let Some(link) = disk.our_links().get(&slot)
+                    && disk.socket.is_some()
+                {
+                    self.desired.insert(slot, *link);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Whether a round of the reconciler would do something, and from when on. A round comes once
+    /// a second; events are looked at within microseconds, so before it.
+    pub(super) fn has_work(&self, now: Moment) -> Option<Moment> {
+        if self.call.is_some() {
+            return Some(now);
+        }
+        if !self.events.is_empty() {
+            return None;
+        }
+        let stale = self
+            .actual
+            .iter()
+            .filter(|(slot, link)| self.desired.get(slot) != Some(link));
+        let wanted = self
+            .desired
+            .iter()
+            .filter(|(slot, link)| self.actual.get(slot) != Some(link));
+        stale
+            .chain(wanted)
+            .map(|(slot, _)| self.ready(*slot).max(now))
+            .min()
+    }
+
+    /// One operation: de-register what is gone, else call what is new, else finish the call.
+    /// `offer` is what the registrar answers to GetInfo; `node` what the driver answers to
+    /// NodeGetInfo, none when that fails.
+    pub(super) fn work(
+        &mut self,
+        now: Moment,
+        offer: bool,
+        standing: Option<LinkId>,
+        node: Option<u8>,
+        registrar_up: bool,
+    ) -> Told {
+        if let Some(call) = self.call.take() {
+            return self.finish(call, now, node, registrar_up);
+        }
+        let stale = self
+            .actual
+            .iter()
+            .find(|(slot, link)| self.desired.get(slot) != Some(link) && self.ready(**slot) <= now);
+        if let Some((slot, _)) = stale.map(|(slot, link)| (*slot, *link)) {
+            self.actual.remove(&slot);
+            self.failures.remove(&slot);
+            // By the driver's name, whichever link it was found through.
+            self.registered = None;
+            return Told::Nothing;
+        }
+        let wanted = self
+            .desired
+            .iter()
+            .find(|(slot, link)| self.actual.get(slot) != Some(link) && self.ready(**slot) <= now);
+        let Some((slot, link)) = wanted.map(|(slot, link)| (*slot, *link)) else {
+            return Told::Nothing;
+        };
+        if !offer {
+            self.fail(slot, now);
+            return Told::Nothing;
+        }
+        self.call = Some(Call {
+            slot,
+            link,
+            connected: true,
+            through: standing,
+        });
+        Told::Asked
+    }
+
+    fn finish(&mut self, call: Call, now: Moment, node: Option<u8>, registrar_up: bool) -> Told {
+        let heard = call.connected && registrar_up;
+        if self.registered.is_some() {
+            self.fail(call.slot, now);
+            return if heard { Told::Rejected } else { Told::Nothing };
+        }
+        self.actual.insert(call.slot, call.link);
+        let Some(node) = node else {
+            self.fail(call.slot, now);
+            if self.release.retries_after_get_info() {
+                self.actual.remove(&call.slot);
+            }
+            return if heard { Told::Rejected } else { Told::Nothing };
+        };
+        self.registered = Some(node);
+        if heard {
+            self.failures.remove(&call.slot);
+            return Told::Registered;
+        }
+        self.fail(call.slot, now);
+        if self.release.retries_after_get_info() {
+            self.actual.remove(&call.slot);
+            self.registered = None;
+        }
+        Told::Nothing
+    }
+
+    fn fail(&mut self, slot: u32, now: Moment) {
+        self.failures.insert(slot, now + BACKOFF);
+    }
+
+    fn ready(&self, slot: u32) -> Moment {
+        self.failures.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// The driver is registered through this slot, and nothing is on its way to end that.
+    pub(super) fn holds(&self, slot: u32) -> bool {
+        let actual = self.actual.get(&slot);
+        self.registered.is_some()
+            && actual.is_some()
+            && actual == self.desired.get(&slot)
+            && self.events.iter().all(|(changed, _)| *changed != slot)
+    }
+
+    /// Renumbers links and shifts times, so that equal situations are equal states.
+    pub(super) fn normalise(
+        &mut self,
+        link: impl Fn(LinkId) -> LinkId,
+        time: impl Fn(Moment) -> Moment,
+    ) {
+        for known in self.desired.values_mut().chain(self.actual.values_mut()) {
+            *known = link(*known);
+        }
+        if let Some(call) = &mut self.call {
+            call.link = link(call.link);
+            call.through = call.through.map(&link);
+        }
+        let now = time(Moment::default());
+        self.failures.retain(|_, ready| {
+            *ready = time(*ready);
+            *ready > now
+        });
+    }
+
+    pub(super) fn times(&self) -> impl Iterator<Item = Moment> {
+        self.failures.values().copied()
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = LinkId> {
+        let called = self
+            .call
+            .into_iter()
+            .flat_map(|call| [Some(call.link), call.through])
+            .flatten();
+        self.desired
+            .values()
+            .chain(self.actual.values())
+            .copied()
+            .chain(called)
+    }
+}

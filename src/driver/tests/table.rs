@@ -1,0 +1,289 @@
+//! Every phase with every event: where it leads, and what is done on the way.
+
+use std::time::Duration;
+
+use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, name, registered};
+use crate::csi::answer::Answer;
+use crate::driver::phase::Phase::{self, *};
+use crate::driver::{Driver, Effect, Event, Seen};
+use crate::identity::Identity;
+use crate::kubelet::Process;
+use crate::link::obstacle::Obstacle;
+use crate::moment::Moment;
+
+const STRANGER: Process = Process {
+    pid: 8,
+    started: 80,
+};
+
+/// The effects, by one letter each: Serve, Unserve (x), Publish, Announce, Unlink (d).
+fn letters(effects: &[Effect]) -> String {
+    let letter = |effect: &Effect| match effect {
+        Effect::Serve(_) => Some('s'),
+        Effect::Unserve(..) => Some('x'),
+        Effect::Publish(..) => Some('p'),
+        Effect::Announce(..) => Some('a'),
+        Effect::Unlink(..) => Some('d'),
+        Effect::Save => None,
+    };
+    effects.iter().filter_map(letter).collect()
+}
+
+/// Names of what a table's row applies.
+fn events(row: &str, driver: &Driver) -> Event {
+    let link = || {
+        driver.links().map_or_else(
+            || Identity::numbered(9),
+            |(_, _, identity)| identity.clone(),
+        )
+    };
+    match row {
+        "answers as before" => Event::DriverAnswered(answer()),
+        "answers with another node id" => Event::DriverAnswered(Answer {
+            node_id: "m".to_owned(),
+            ..answer()
+        }),
+        "answers with another topology value" => Event::DriverAnswered(Answer {
+            topology: [("zone".to_owned(), "y".to_owned())].into(),
+            ..answer()
+        }),
+        "answers under another name" => Event::DriverAnswered(Answer {
+            name: name("c.d"),
+            ..answer()
+        }),
+        "goes silent" => Event::DriverSilent("gone".to_owned()),
+        "link is the same" => Event::LinkSeen(Seen::Ours(link())),
+        "link is another of ours" => Event::LinkSeen(Seen::Ours(Identity::numbered(77))),
+        "link is gone" => Event::LinkSeen(Seen::NotOurs),
+        "socket is gone" => Event::SocketSeen(Seen::NotOurs),
+        "kubelet asks" => Event::KubeletAsked,
+        "kubelet registers" => registered(),
+        "kubelet registers through another link" => Event::KubeletRegistered {
+            kubelet: Some(KUBELET),
+            through: Some(Identity::numbered(66)),
+        },
+        "kubelet rejects" => Event::KubeletRejected(Some(KUBELET), "no".to_owned()),
+        "kubelet ends" => Event::KubeletEnded(KUBELET),
+        "a stranger ends" => Event::KubeletEnded(STRANGER),
+        "kubelet starts" => Event::KubeletStarted,
+        "directory is replaced" => Event::DirectoryReplaced,
+        "withdraw" => Event::Withdraw,
+        "publish" => Event::Publish,
+        "reannounce" => Event::Reannounce,
+        "name is wanted" => Event::NameWanted,
+        other => panic!("no such event: {other}"),
+    }
+}
+
+/// In the order of the columns.
+const COLUMNS: [Phase; 6] = [
+    WaitingForDriver,
+    WaitingForKubelet,
+    Registered,
+    Rejected,
+    Conflict,
+    Withdrawn,
+];
+
+/// Each cell: the phase that follows and the effects. A cell that says nothing but its own phase
+/// is an event that means nothing there.
+#[rustfmt::skip]
+const TABLE: [(&str, [(Phase, &str); 6]); 21] = [
+    ("answers as before",                   [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("answers with another node id",        [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("answers with another topology value", [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("answers under another name",          [(WaitingForKubelet, "sp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "xsp"), (Withdrawn, "xs")]),
+    ("goes silent",                         [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (Registered, ""),         (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
+    ("link is the same",                    [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (WaitingForKubelet, ""), (Withdrawn, "d")]),
+    ("link is another of ours",             [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (WaitingForKubelet, ""),  (WaitingForKubelet, ""),   (WaitingForKubelet, ""), (Withdrawn, "d")]),
+    ("link is gone",                        [(WaitingForDriver, ""),    (WaitingForKubelet, "p"),   (WaitingForKubelet, "p"), (WaitingForKubelet, "p"),  (WaitingForKubelet, "p"), (Withdrawn, "")]),
+    ("socket is gone",                      [(WaitingForDriver, ""),    (WaitingForKubelet, "s"),   (Registered, "s"),        (Rejected, "s"),           (Conflict, "s"),         (Withdrawn, "s")]),
+    ("kubelet asks",                        [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("kubelet registers",                   [(WaitingForDriver, ""),    (Registered, ""),           (Registered, ""),         (Registered, ""),          (Conflict, ""),          (Withdrawn, "")]),
+    ("kubelet registers through another link", [(WaitingForDriver, ""), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("kubelet rejects",                     [(WaitingForDriver, ""),    (Rejected, ""),             (Rejected, ""),           (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("kubelet ends",                        [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (WaitingForKubelet, ""),  (WaitingForKubelet, ""),   (Conflict, ""),          (Withdrawn, "")]),
+    ("a stranger ends",                     [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("kubelet starts",                      [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (WaitingForKubelet, ""),   (Conflict, ""),          (Withdrawn, "")]),
+    ("directory is replaced",               [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (WaitingForKubelet, ""),   (Conflict, ""),          (Withdrawn, "")]),
+    ("withdraw",                            [(Withdrawn, ""),           (Withdrawn, "d"),           (Withdrawn, "d"),         (Withdrawn, "d"),          (Withdrawn, ""),         (Withdrawn, "")]),
+    ("publish",                             [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (WaitingForKubelet, "p")]),
+    ("reannounce",                          [(WaitingForDriver, ""),    (WaitingForKubelet, "a"),   (WaitingForKubelet, "a"), (WaitingForKubelet, "a"),  (Conflict, ""),          (Withdrawn, "")]),
+    ("name is wanted",                      [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+];
+
+#[test]
+fn every_phase_with_every_event_leads_where_the_table_says() {
+    let mut wrong = Vec::new();
+    for (row, cells) in TABLE {
+        for (phase, (next, effects)) in COLUMNS.into_iter().zip(cells) {
+            let mut tried = Tried::new(in_phase(phase));
+            let event = events(row, &tried.driver);
+            tried.apply(event, NOW);
+            // What an event leaves to be done later is done by the next tick, two seconds on at
+            // the latest.
+            for _ in 0..3 {
+                if let Some(at) = tried
+                    .driver
+                    .deadline()
+                    .filter(|at| *at <= NOW + Duration::from_secs(2))
+                {
+                    tried.apply(
+                        Event::Ticked {
+                            kubelet_there: true,
+                            calling: false,
+                        },
+                        at.max(NOW),
+                    );
+                }
+            }
+            let found = (tried.driver.phase(), letters(&tried.effects));
+            if found != (next, effects.to_owned()) {
+                wrong.push(format!(
+                    "{phase} + {row}: {found:?} instead of {:?}",
+                    (next, effects)
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_has_every_phase() {
+    assert_eq!(COLUMNS.len(), Phase::ALL.len());
+    assert!(Phase::ALL.iter().all(|phase| COLUMNS.contains(phase)));
+}
+
+#[test]
+fn an_announcement_that_is_owed_waits_for_a_call_to_end() {
+    let mut tried = Tried::new(in_phase(Registered));
+    tried.apply(
+        Event::DriverAnswered(Answer {
+            max_volumes: 5,
+            ..answer()
+        }),
+        NOW,
+    );
+    tried.apply(
+        Event::Ticked {
+            kubelet_there: true,
+            calling: true,
+        },
+        NOW,
+    );
+    assert_eq!(
+        (tried.driver.phase(), letters(&tried.effects)),
+        (Registered, String::new())
+    );
+    let later = tried.driver.deadline().unwrap();
+    assert!(later > NOW);
+    tried.apply(
+        Event::Ticked {
+            kubelet_there: true,
+            calling: false,
+        },
+        later,
+    );
+    assert_eq!(
+        (tried.driver.phase(), letters(&tried.effects)),
+        (WaitingForKubelet, "a".to_owned())
+    );
+}
+
+#[test]
+fn a_registered_driver_keeps_its_name_from_a_sibling_and_a_silent_one_does_not() {
+    let mut holder = Tried::new(in_phase(Registered));
+    holder.apply(Event::DriverSilent("gone".to_owned()), NOW);
+    holder.apply(Event::NameWanted, NOW);
+    assert!(holder.driver.serves().is_some());
+    let mut waiting = Tried::new(in_phase(WaitingForKubelet));
+    waiting.apply(Event::DriverSilent("gone".to_owned()), NOW);
+    waiting.apply(Event::NameWanted, NOW);
+    assert_eq!(waiting.driver.name(), None);
+    assert_eq!(letters(&waiting.effects), "dx");
+}
+
+#[test]
+fn a_kubelet_that_ends_while_the_driver_is_away_takes_the_link_with_it() {
+    let mut tried = Tried::new(in_phase(Registered));
+    tried.apply(Event::DriverSilent("gone".to_owned()), NOW);
+    assert!(tried.driver.links().is_some());
+    tried.apply(Event::KubeletEnded(KUBELET), NOW);
+    assert_eq!(
+        (tried.driver.phase(), letters(&tried.effects)),
+        (WaitingForDriver, "d".to_owned())
+    );
+}
+
+#[test]
+fn a_refusal_of_a_second_path_does_not_end_the_registration_of_the_first() {
+    let mut tried = Tried::new(in_phase(Registered));
+    let words = "another driver with the same name is already registered".to_owned();
+    tried.apply(Event::KubeletRejected(Some(KUBELET), words), NOW);
+    assert_eq!(tried.driver.phase(), Registered);
+}
+
+#[test]
+fn a_driver_that_is_gone_for_too_long_is_withdrawn_until_it_comes_back() {
+    let mut driver = in_phase(Registered);
+    driver.withdraw_after = Some(Duration::from_secs(60));
+    let mut tried = Tried::new(driver);
+    tried.apply(Event::DriverSilent("gone".to_owned()), NOW);
+    let at = tried.driver.deadline().unwrap();
+    assert_eq!(at, NOW + Duration::from_secs(60));
+    tried.apply(
+        Event::Ticked {
+            kubelet_there: true,
+            calling: false,
+        },
+        at,
+    );
+    assert_eq!(
+        (tried.driver.phase(), letters(&tried.effects)),
+        (Withdrawn, "d".to_owned())
+    );
+    tried.apply(Event::DriverAnswered(answer()), at);
+    assert_eq!(
+        (tried.driver.phase(), letters(&tried.effects)),
+        (WaitingForKubelet, "dp".to_owned())
+    );
+}
+
+#[test]
+fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
+    let before = in_phase(Registered);
+    let record = before.record();
+    let link = record.link.clone().unwrap().identity;
+    let restore = |link, runs| {
+        let mut driver = Driver::new(None, before.terms().clone());
+        driver.restore(&record, link, runs, NOW);
+        driver
+    };
+    assert_eq!(restore(Some(link.clone()), true).phase(), Registered);
+    assert_eq!(restore(Some(link.clone()), true).record(), record);
+    for (link, runs) in [
+        (Some(link), false),
+        (Some(Identity::numbered(5)), true),
+        (None, true),
+    ] {
+        let driver = restore(link.clone(), runs);
+        assert_eq!(driver.phase(), WaitingForDriver, "{link:?} {runs}");
+        assert_eq!(driver.links().is_some(), link.is_some());
+    }
+}
+
+#[test]
+fn a_conflict_over_the_socket_keeps_the_registration_in_mind() {
+    let mut driver = in_phase(Registered);
+    driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
+    driver.apply(
+        Event::SocketBlocked(Obstacle::LiveOwner("pid 1".to_owned())),
+        NOW,
+    );
+    assert_eq!(driver.phase(), Conflict);
+    driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
+    driver.apply(Event::SocketServed(Identity::numbered(3)), NOW);
+    assert_eq!(driver.phase(), Registered);
+    assert_eq!(driver.deadline(), None::<Moment>);
+}

@@ -1,0 +1,136 @@
+//! The configuration reference says what the code does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use node_storage_driver_registrar::config::{
+    self, Loaded, LogLevel, LogTarget, OnLiveOwner, OnStop, Overrides, Provenance, ReadyWhen,
+    Sources,
+};
+
+const REFERENCE: &str = include_str!("../docs/configuration.md");
+const ID: &str = "ID";
+
+/// A row of a table of keys.
+struct Row {
+    kind: &'static str,
+    default: &'static str,
+}
+
+impl Row {
+    /// The default as TOML; none where it follows from other keys and is told in words.
+    fn value(&self) -> Option<&'static str> {
+        let value = self.default.strip_prefix('`')?.strip_suffix('`')?;
+        (!value.contains('`')).then_some(value)
+    }
+}
+
+/// The documented keys. A key stands in backticks in the first of four columns.
+fn documented() -> BTreeMap<&'static str, Row> {
+    let rows = REFERENCE.lines().filter_map(|line| {
+        let line = line.strip_prefix("| `")?;
+        let (key, rest) = line.split_once("` | ")?;
+        let (kind, rest) = rest.split_once(" | ")?;
+        let (default, _meaning) = rest.split_once(" | ")?;
+        Some((key, Row { kind, default }))
+    });
+    rows.collect()
+}
+
+fn load(file: &str) -> Loaded {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = dir.path().join("config.toml");
+    std::fs::write(&path, file).expect("a file can be written there");
+    let sources = Sources {
+        config: Some(path),
+        default_config: None,
+        environment: Vec::new(),
+        overrides: Overrides::default(),
+    };
+    config::load(&sources).unwrap_or_else(|error| panic!("{error}\n{file}"))
+}
+
+/// Built-in defaults, with one driver that sets nothing.
+fn defaults() -> Loaded {
+    load(&format!("[drivers.{ID:?}]\n"))
+}
+
+#[test]
+fn the_documented_keys_are_the_ones_that_exist() {
+    let known: Vec<String> = defaults()
+        .provenance()
+        .iter()
+        .map(|entry| entry.key.to_string())
+        .collect();
+    let documented = documented();
+    let mut sorted: Vec<&str> = known.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), sorted);
+}
+
+#[test]
+fn the_documented_defaults_are_the_built_in_ones() {
+    let file: String = documented()
+        .iter()
+        .filter_map(|(key, row)| Some(format!("{key} = {}\n", row.value()?)))
+        .collect();
+    // The driver is in there with the one key of its table that has a value.
+    assert_eq!(load(&file).settings, defaults().settings);
+}
+
+#[test]
+fn only_what_follows_from_other_keys_has_its_default_in_words() {
+    let documented = documented();
+    for entry in defaults().provenance() {
+        let key = entry.key.to_string();
+        let follows = match entry.provenance {
+            Provenance::Derived(_) | Provenance::Learned => true,
+            Provenance::Defaults(_) => !key.ends_with("supported_versions"),
+            Provenance::Set(_) | Provenance::Found(_) => false,
+        };
+        assert_eq!(documented[key.as_str()].value().is_none(), follows, "{key}");
+    }
+}
+
+#[test]
+fn every_word_that_a_key_allows_is_documented() {
+    let words = [
+        ("defaults.on_live_owner", OnLiveOwner::WORDS),
+        ("drivers.\"ID\".on_live_owner", OnLiveOwner::WORDS),
+        ("service.ready_when", ReadyWhen::WORDS),
+        ("service.on_stop", OnStop::WORDS),
+        ("log.level", LogLevel::WORDS),
+        ("log.target", LogTarget::WORDS),
+    ];
+    let documented = documented();
+    for (key, allowed) in words {
+        let listed: Vec<String> = allowed.iter().map(|word| format!("`\"{word}\"`")).collect();
+        assert_eq!(documented[key].kind, listed.join(", "), "{key}");
+    }
+}
+
+#[test]
+fn every_link_in_the_readme_and_the_docs_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for page in [
+        "README.md",
+        "docs/configuration.md",
+        "docs/state-machine.md",
+    ] {
+        let page = root.join(page);
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let file = target.split('#').next().unwrap();
+            let found = page.parent().unwrap().join(file);
+            assert!(
+                target.contains("://") || found.exists(),
+                "{}: {target}",
+                page.display()
+            );
+        }
+    }
+}

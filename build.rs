@@ -18,6 +18,7 @@ fn compile(file: &str, client: bool, server: bool) -> Result<(), Box<dyn Error>>
         .btree_map(".")
         // The status that travels over control.sock is the one that `status --json` prints.
         .type_attribute(".nsdr.control.v1", "#[derive(serde::Serialize)]")
+        .field_attribute(".nsdr.control.v1.Driver.serving", "#[serde(skip)]")
         .compile_fds(files)?;
     Ok(())
 }

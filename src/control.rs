@@ -45,8 +45,10 @@ pub(crate) struct ControlError {
 /// Why a client got no answer.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
-    #[error("no daemon answers on {}: {source}; is node-storage-driver-registrar running?", .path.display())]
-    NoDaemon { path: PathBuf, source: ConnectError },
+    #[error("node-storage-driver-registrar is not running (nobody listens on {})", .0.display())]
+    NoDaemon(PathBuf),
+    #[error("{}: {source}", .path.display())]
+    Connect { path: PathBuf, source: ConnectError },
     #[error("the daemon does not take connections on {}", .0.display())]
     Busy(PathBuf),
     #[error("{0}")]
@@ -228,10 +230,7 @@ impl Client {
         let connecting = timeout(CONNECT, client::connect(path)).await;
         let (channel, ended) = connecting
             .map_err(|_| ClientError::Busy(path.to_owned()))?
-            .map_err(|source| ClientError::NoDaemon {
-                path: path.to_owned(),
-                source,
-            })?;
+            .map_err(|source| no_daemon(path, source))?;
         let control = ControlClient::with_origin(channel, client::origin())
             .max_decoding_message_size(LARGEST_STATUS);
         Ok(Client {
@@ -286,6 +285,23 @@ impl Client {
             .await
             .map(drop)
             .map_err(refused)
+    }
+}
+
+fn no_daemon(path: &Path, source: ConnectError) -> ClientError {
+    match &source {
+        ConnectError::Connect(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            ClientError::NoDaemon(path.to_owned())
+        }
+        _ => ClientError::Connect {
+            path: path.to_owned(),
+            source,
+        },
     }
 }
 

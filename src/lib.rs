@@ -17,7 +17,7 @@
 //! | `systemd`, `control`, `cli` | its readers |
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `backoff`,
-//! `printable`, `task`, `log`.
+//! `printable`, `task`, `log`, `journal`.
 
 mod backoff;
 pub mod cli;
@@ -27,6 +27,7 @@ pub mod csi;
 mod driver;
 mod grpc;
 mod identity;
+mod journal;
 mod kubelet;
 mod link;
 mod log;

@@ -9,6 +9,7 @@ use thiserror::Error;
 use tracing::Level;
 use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry};
@@ -50,7 +51,14 @@ pub(crate) fn init(settings: &LogSettings) -> Result<(), LogError> {
 }
 
 fn plain() -> Box<dyn Layer<Registry> + Send + Sync> {
+    // The journal's ids mean nothing on a terminal.
+    let fields = debug_fn(|writer, field, value| match field.name() {
+        "message_id" => Ok(()),
+        "message" => write!(writer, "{value:?}"),
+        name => write!(writer, " {name}={value:?}"),
+    });
     tracing_subscriber::fmt::layer()
+        .fmt_fields(fields)
         .with_target(false)
         .with_ansi(false)
         .with_writer(io::stderr)

@@ -96,6 +96,16 @@ impl RuntimeDir {
         control_socket(&self.path)
     }
 
+    /// Removes what means nothing without us. The state stays for the next run.
+    pub(crate) fn leave(&self) {
+        let socket = self.control_socket();
+        if let Err(error) = fs::remove_file(&socket)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %socket.display(), "cannot remove the control socket");
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -1,8 +1,9 @@
 //! What must survive us: state.json. It is trusted only when it is whole, ours and of this boot.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,13 @@ impl State {
     /// Writes the file anew. A reader, or we after a crash, sees the old one or the new one.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let staged = staged(path);
-        fs::write(&staged, serde_json::to_vec(self)?)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&staged)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(&staged, path)
     }
 }

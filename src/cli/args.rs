@@ -3,11 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::config::LogLevel;
+
+const AFTER_HELP: &str = "\
+Files:
+  /etc/node-storage-driver-registrar/config.toml, then config.d/*.toml beside it
+  /run/node-storage-driver-registrar/: lock, state.json, control.sock
+
+Exit codes:
+  0 well, 1 not well or failed, 64 usage, 78 bad configuration";
 
 /// Registers CSI drivers that live on the host with the kubelet, and keeps them registered.
 #[derive(Debug, Parser)]
-#[command(name = "node-storage-driver-registrar", version, about)]
+#[command(name = "node-storage-driver-registrar", version, about, after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Configuration file; its config.d is the one beside it.
     #[arg(long, global = true, value_name = "PATH")]
@@ -18,7 +29,7 @@ pub(crate) struct Args {
     pub(crate) runtime_dir: Option<PathBuf>,
 
     /// How much to log: error, warn, info, debug or trace.
-    #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = PossibleValuesParser::new(LogLevel::WORDS), hide_possible_values = true)]
     pub(crate) log_level: Option<String>,
 
     #[command(subcommand)]
@@ -77,6 +88,15 @@ pub(crate) enum WaitState {
     Registered,
     /// The driver answers and its link is there.
     Serving,
+}
+
+impl WaitState {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            WaitState::Registered => "registered",
+            WaitState::Serving => "serving",
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]

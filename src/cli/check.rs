@@ -4,9 +4,13 @@ use super::exit::Exit;
 use crate::config::{Loaded, Settings};
 use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
+use crate::systemd::sandbox;
 
 pub(crate) fn check(loaded: &Loaded) -> Result<(), Exit> {
     print!("{}", plan(&loaded.settings));
+    for warning in sandbox::kept_by_the_unit(&loaded.settings) {
+        eprintln!("warning: {warning}");
+    }
     Ok(())
 }
 

@@ -3,13 +3,10 @@
 use std::future::Future;
 use std::path::PathBuf;
 
-use tokio::time::timeout;
-
-use super::args::{Args, DriverArgument, StatusOptions, WaitOptions, WaitState};
+use super::args::{Args, DriverArgument, StatusOptions};
 use super::exit::Exit;
 use crate::control::{Client, ClientError};
-use crate::driver::phase::Phase;
-use crate::proto::control::{Driver, Status};
+use crate::proto::control::Status;
 use crate::runtime::{control_socket, locate};
 use crate::status;
 use crate::supervisor::Hand;
@@ -47,42 +44,6 @@ pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
     })
 }
 
-pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
-    in_runtime(async {
-        let waiting = async {
-            let mut client = connect(args).await?;
-            client
-                .follow(|status| reached(&status, options))
-                .await
-                .map_err(failed)
-        };
-        match timeout(options.timeout, waiting).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Exit::Failed(format!(
-                "not reached within {}",
-                humantime::format_duration(options.timeout)
-            ))),
-        }
-    })
-}
-
-fn reached(status: &Status, options: &WaitOptions) -> bool {
-    let there = |driver: &Driver| match options.state {
-        WaitState::Registered => driver.phase == Phase::Registered.as_str(),
-        WaitState::Serving => [Phase::Registered, Phase::WaitingForKubelet, Phase::Rejected]
-            .iter()
-            .any(|phase| driver.phase == phase.as_str()),
-    };
-    if options.drivers.is_empty() {
-        return !status.drivers.is_empty() && status.drivers.iter().all(there);
-    }
-    options.drivers.iter().all(|wanted| {
-        status.drivers.iter().any(|driver| {
-            (driver.id == *wanted || driver.name.as_ref() == Some(wanted)) && there(driver)
-        })
-    })
-}
-
 pub(crate) fn reannounce(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
     by_hand(args, Hand::Reannounce, argument)
 }
@@ -97,12 +58,16 @@ pub(crate) fn publish(args: &Args, argument: &DriverArgument) -> Result<(), Exit
 
 fn by_hand(args: &Args, hand: Hand, argument: &DriverArgument) -> Result<(), Exit> {
     in_runtime(async {
-        connect(args)
-            .await?
-            .by_hand(hand, &argument.driver)
-            .await
-            .map_err(failed)
-    })
+        let mut client = connect(args).await?;
+        client.by_hand(hand, &argument.driver).await.map_err(failed)
+    })?;
+    let done = match hand {
+        Hand::Reannounce => "is announced again",
+        Hand::Withdraw => "is withdrawn until it is published again",
+        Hand::Publish => "is published",
+    };
+    println!("{} {done}", argument.driver);
+    Ok(())
 }
 
 pub(crate) fn reload(args: &Args) -> Result<(), Exit> {
@@ -112,18 +77,20 @@ pub(crate) fn reload(args: &Args) -> Result<(), Exit> {
             .reload()
             .await
             .map_err(|error| match error {
-                ClientError::Refused(why) => Exit::Config(why),
+                ClientError::Refused(why) => {
+                    Exit::Config(format!("{why}\nthe old configuration stays"))
+                }
                 other => failed(other),
             })
     })
 }
 
-async fn connect(args: &Args) -> Result<Client, Exit> {
+pub(super) async fn connect(args: &Args) -> Result<Client, Exit> {
     let path: PathBuf = control_socket(&locate(args.runtime_dir.as_deref()));
     Client::connect(&path).await.map_err(failed)
 }
 
-fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
+pub(super) fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -131,6 +98,6 @@ fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> 
         .block_on(work)
 }
 
-fn failed(error: impl std::fmt::Display) -> Exit {
+pub(super) fn failed(error: impl std::fmt::Display) -> Exit {
     Exit::Failed(error.to_string())
 }

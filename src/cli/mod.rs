@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod exit;
 mod run;
+mod wait;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ fn dispatch(args: &Args) -> Result<(), Exit> {
             Ok(())
         }
         Command::Status(options) => client::status(args, options),
-        Command::Wait(options) => client::wait(args, options),
+        Command::Wait(options) => wait::wait(args, options),
         Command::Reannounce(driver) => client::reannounce(args, driver),
         Command::Withdraw(driver) => client::withdraw(args, driver),
         Command::Publish(driver) => client::publish(args, driver),

@@ -6,25 +6,39 @@ use tokio::sync::mpsc;
 use super::args::Args;
 use super::exit::Exit;
 use super::sources;
-use crate::config::{self, Settings};
+use crate::config::{self, Settings, Sources};
 use crate::runtime::{RuntimeDir, locate};
 use crate::supervisor::{Order, Supervisor};
+use crate::systemd::sandbox;
 use crate::{control, log, systemd};
 
 pub(crate) fn run(args: &Args) -> Result<(), Exit> {
-    let settings = super::load(args)?.settings;
+    let sources = sources(args);
+    let settings = settle(&sources).map_err(Exit::Config)?;
     log::init(&settings.log).map_err(failed)?;
     let runtime = RuntimeDir::take(&locate(args.runtime_dir.as_deref())).map_err(failed)?;
-    let reread = sources(args);
     let runner = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(failed)?;
-    runner.block_on(serve(settings, runtime, move || {
-        config::load(&reread)
-            .map(|loaded| loaded.settings)
-            .map_err(|error| error.to_string())
-    }))
+    runner.block_on(serve(settings, runtime, move || settle(&sources)))
+}
+
+/// The settings as they are now, refused when the sandbox would make them useless.
+fn settle(sources: &Sources) -> Result<Settings, String> {
+    let settings = config::load(sources)
+        .map_err(|error| error.to_string())?
+        .settings;
+    if systemd::runs_us() {
+        let kept = sandbox::kept_from_us(&settings);
+        if !kept.is_empty() {
+            return Err(format!(
+                "{}; use another directory, or change the unit with a drop-in",
+                kept.join("\n")
+            ));
+        }
+    }
+    Ok(settings)
 }
 
 async fn serve(
@@ -49,6 +63,7 @@ async fn serve(
     )
     .map_err(failed)?;
     supervisor.run(taken).await;
+    runtime.leave();
     Ok(())
 }
 

@@ -12,8 +12,8 @@ use crate::name::{DriverName, NameError};
 /// The longest path of a Unix socket: `sun_path` has 108 bytes, the last of them NUL.
 pub const SUN_PATH_MAX: usize = 107;
 
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-const LONGEST_WITHDRAWAL: Duration = Duration::from_secs(365 * 24 * 3600);
+const LONGEST_HOURS: u64 = 24;
+const LONGEST_WITHDRAWAL_HOURS: u64 = 365 * 24;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The kubelet's root directory, or the order to find it.
@@ -55,8 +55,8 @@ pub(super) enum Unfit {
     Withdrawal(humantime::DurationError),
     #[error("must be at least {}", humantime::format_duration(SHORTEST))]
     Short,
-    #[error("must be at most {}", humantime::format_duration(*.0))]
-    Long(Duration),
+    #[error("must be at most {0} hours")]
+    Long(u64),
     #[error("must be an address with a port such as \"127.0.0.1:9809\", \"unix:/path\", or empty")]
     Listen,
     #[error(transparent)]
@@ -103,7 +103,7 @@ pub(super) fn fits_socket(path: &Path) -> Result<(), Unfit> {
 fn parse_duration(text: &str) -> Result<Duration, Unfit> {
     within(
         humantime::parse_duration(text).map_err(Unfit::Duration)?,
-        LONGEST,
+        LONGEST_HOURS,
     )
 }
 
@@ -112,15 +112,15 @@ fn parse_withdrawal(text: &str) -> Result<Option<Duration>, Unfit> {
         return Ok(None);
     }
     let span = humantime::parse_duration(text).map_err(Unfit::Withdrawal)?;
-    within(span, LONGEST_WITHDRAWAL).map(Some)
+    within(span, LONGEST_WITHDRAWAL_HOURS).map(Some)
 }
 
-fn within(span: Duration, longest: Duration) -> Result<Duration, Unfit> {
+fn within(span: Duration, hours: u64) -> Result<Duration, Unfit> {
     if span < SHORTEST {
         return Err(Unfit::Short);
     }
-    if span > longest {
-        return Err(Unfit::Long(longest));
+    if span > Duration::from_secs(hours * 3600) {
+        return Err(Unfit::Long(hours));
     }
     Ok(span)
 }

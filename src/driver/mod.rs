@@ -527,6 +527,10 @@ impl Driver {
             // It refuses a second path to the driver that it holds; the first one stands.
             return Vec::new();
         }
+        if self.link.identity().is_none() {
+            // It speaks of a link that is gone.
+            return Vec::new();
+        }
         self.standing = Standing::Rejected { kubelet, error };
         self.announcer.refused(now);
         Vec::new()
@@ -683,7 +687,7 @@ impl Driver {
     /// What the kubelet must hear although the driver is registered.
     fn owed(&self) -> Option<String> {
         if self.asked_by_hand {
-            return Some("announced again by hand".to_owned());
+            return Some("by hand".to_owned());
         }
         let (Standing::Registered(registration), Contact::Answering(answer)) =
             (&self.standing, &self.contact)

@@ -63,8 +63,8 @@ impl Driver {
             return collision;
         }
         let by = match self.kubelet() {
-            Some(kubelet) => format!("registered by the kubelet, pid {}", kubelet.pid),
-            None => "registered by a kubelet whose pid cannot be seen".to_owned(),
+            Some(kubelet) => format!("by the kubelet, pid {}", kubelet.pid),
+            None => "by a kubelet whose pid cannot be seen".to_owned(),
         };
         match &self.contact {
             Contact::Answering(_) => by,
@@ -108,7 +108,7 @@ impl Driver {
             Why::LinkChanged => {
                 "the link was removed or replaced, and is back; waiting for the kubelet".to_owned()
             }
-            Why::Announced(news) => format!("{news}; announced, waiting for the kubelet"),
+            Why::Announced(news) => format!("{news}; announced again, waiting for the kubelet"),
             Why::DirectoryReplaced => {
                 "the kubelet watches a plugins_registry that was deleted, and will not look at \
                  the new one: restart the kubelet"

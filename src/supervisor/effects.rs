@@ -8,6 +8,7 @@ use super::entry::{link_place, socket_place};
 use super::{DriverId, Report, Supervisor, tell};
 use crate::driver::{Effect, Event, Seen};
 use crate::identity::Identity;
+use crate::journal::message_id;
 use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
 use crate::link::place::{self, Published};
@@ -105,7 +106,8 @@ impl Supervisor {
                 entry.owner = None;
                 if std::mem::take(&mut entry.link_missing) && made {
                     entry.tally.link_repairs += 1;
-                    tracing::warn!(driver = %id, link = %place.path.display(), "{id}: the link was removed or changed, and is back");
+                    let (message_id, link) = (message_id::LINK_REPAIRED, place.path.display());
+                    tracing::warn!(message_id, driver = %id, %link, "{id}: the link was removed or changed, and is back");
                 } else if made {
                     entry.tally.announcements += 1;
                 }

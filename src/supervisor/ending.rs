@@ -8,6 +8,7 @@ use crate::config::OnStop;
 use crate::driver::Record;
 use crate::link::layout::Layout;
 use crate::systemd;
+use crate::systemd::job::{self, Job};
 
 use super::kubelets::Kubelets;
 
@@ -16,21 +17,32 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 /// What becomes of links and sockets when we stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+enum Ending {
     /// They go, and the kubelet de-registers.
     Withdraw,
     /// They stay for our successor; the kubelet notices nothing.
     Keep,
 }
 
-impl Supervisor {
-    pub(super) async fn end(mut self) {
-        let ending = match self.settings.service.on_stop {
+impl Ending {
+    /// "auto" withdraws only when somebody wants us gone: a stop of the unit, or a signal to a
+    /// process that no systemd looks after. When systemd cannot be asked, nothing is taken away.
+    async fn choose(on_stop: OnStop) -> Ending {
+        match on_stop {
             OnStop::Withdraw => Ending::Withdraw,
             OnStop::Keep => Ending::Keep,
-            OnStop::Auto if systemd::runs_us() => Ending::Keep,
-            OnStop::Auto => Ending::Withdraw,
-        };
+            OnStop::Auto if !systemd::runs_us() => Ending::Withdraw,
+            OnStop::Auto => match job::current().await {
+                Some(Job::Stop) => Ending::Withdraw,
+                Some(Job::Other) | None => Ending::Keep,
+            },
+        }
+    }
+}
+
+impl Supervisor {
+    pub(super) async fn end(mut self) {
+        let ending = Ending::choose(self.settings.service.on_stop).await;
         let word = match ending {
             Ending::Withdraw => "stopping; the drivers are withdrawn",
             Ending::Keep => "stopping; the drivers stay registered",

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::DriverId;
 use crate::config::DriverSettings;
 use crate::csi::contact::Contact;
 use crate::driver::phase::Phase;
 use crate::driver::{Driver, Terms};
+use crate::journal::message_id;
 use crate::link::layout::{Layout, Slot};
 use crate::link::place::{LinkPlace, SocketPlace};
 use crate::name::DriverName;
@@ -37,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) last_error: Option<String>,
     /// The driver was tried at least once.
     pub(crate) tried: bool,
+    /// Since when the driver is gone, if it answered before.
+    pub(crate) lost_since: Option<Instant>,
     /// Something of ours was taken away, and is not back yet.
     pub(crate) link_missing: bool,
     pub(crate) shown: Shown,
@@ -89,6 +93,7 @@ impl Entry {
             tally: Tally::default(),
             last_error: None,
             tried: false,
+            lost_since: None,
             link_missing: false,
             shown,
             followed: Followed::default(),
@@ -107,21 +112,35 @@ impl Entry {
         })
     }
 
+    /// The driver answers, and the kubelet can find it: socket and link stand.
+    pub(crate) fn is_serving(&self) -> bool {
+        let driver = &self.driver;
+        driver.answer().is_some() && driver.serves().is_some() && driver.links().is_some()
+    }
+
     /// Says where the driver stands now. A reason is in the line itself, because the journal
     /// shows nothing else unless it is asked to.
-    pub(crate) fn log(&self, id: &DriverId) {
+    pub(crate) fn log(&self, id: &DriverId, layout: &Layout, moved: bool) {
         let Shown { phase, reason, .. } = &self.shown;
-        let socket = self.settings.csi_socket.display();
-        match phase {
-            Phase::Rejected | Phase::Conflict => {
-                tracing::warn!(driver = %id, %phase, csi_socket = %socket, "{id}: {phase}: {reason}");
-            }
-            Phase::WaitingForDriver
-            | Phase::WaitingForKubelet
-            | Phase::Registered
-            | Phase::Withdrawn => {
-                tracing::info!(driver = %id, %phase, csi_socket = %socket, "{id}: {phase}: {reason}");
-            }
+        let csi_socket = self.settings.csi_socket.display();
+        let link = self
+            .driver
+            .links()
+            .map(|(name, slot, _)| text(&layout.link(name, slot)));
+        let link = link.as_deref();
+        let message_id = match phase {
+            Phase::Registered if moved => Some(message_id::REGISTERED),
+            Phase::Rejected => Some(message_id::REJECTED),
+            Phase::Conflict => Some(message_id::CONFLICT),
+            _ => None,
+        };
+        if self.driver.trouble().is_some() {
+            tracing::warn!(message_id, driver = %id, %phase, %csi_socket, link, "{id}: {phase}: {reason}");
+        } else if moved || *phase != Phase::Registered {
+            tracing::info!(message_id, driver = %id, %phase, %csi_socket, link, "{id}: {phase}: {reason}");
+        } else {
+            // A driver that comes and goes while it stays registered is told of in its own words.
+            tracing::debug!(driver = %id, %phase, %csi_socket, link, "{id}: {phase}: {reason}");
         }
     }
 
@@ -145,6 +164,7 @@ impl Entry {
             announcements: self.tally.announcements,
             link_repairs: self.tally.link_repairs,
             last_error: self.last_error.clone(),
+            serving: self.is_serving(),
         }
     }
 }

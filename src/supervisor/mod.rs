@@ -3,6 +3,7 @@
 //! One task owns all of it. Contacts, registration desks and watchers of processes run beside it
 //! and send [`Report`]s; nothing else changes a driver's state.
 
+mod beginning;
 mod changes;
 mod effects;
 mod ending;
@@ -10,13 +11,13 @@ mod entry;
 mod kubelets;
 mod requests;
 mod schedule;
+mod telling;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -24,20 +25,17 @@ use self::entry::Entry;
 use self::kubelets::Kubelets;
 pub(crate) use self::requests::{Hand, Request};
 use self::schedule::Schedule;
-use crate::config::{ReadyWhen, RootDir, Settings};
-use crate::csi::contact::{Contact, Heard};
-use crate::csi::inquiry::Inquiry;
-use crate::driver::phase::Phase;
-use crate::driver::{Event, Record};
+use crate::config::{RootDir, Settings};
+use crate::csi::contact::Heard;
+use crate::driver::Event;
 use crate::identity::Identity;
+use crate::journal::message_id;
 use crate::kubelet::Process;
 use crate::link::layout::Layout;
-use crate::link::sweep::sweep;
 use crate::moment::Moment;
 use crate::name::DriverName;
-use crate::registration::desk::{Call, Desk, Outcome};
-use crate::state::State;
-use crate::systemd::Notifier;
+use crate::registration::desk::{Call, Outcome};
+use crate::systemd::notifier::Notifier;
 use crate::watch::{Change, Watcher};
 
 /// The slow look at everything, for what inotify cannot see.
@@ -114,49 +112,6 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes up what an earlier run left, and starts to wait for every driver.
-    pub(crate) fn start(settings: Settings, reread: Reread, state: Option<PathBuf>) -> Supervisor {
-        let layout = Layout::of(&settings);
-        let (reporter, reports) = mpsc::unbounded_channel();
-        let mut supervisor = Supervisor {
-            kubelets: Kubelets::new(root(&settings), layout.kubelet_dir()),
-            layout,
-            started: Instant::now(),
-            entries: BTreeMap::new(),
-            names: HashMap::new(),
-            schedule: Schedule::default(),
-            watcher: Watcher::new(),
-            reporter,
-            reports,
-            state,
-            unsaved: false,
-            unanswered: Vec::new(),
-            save_failing: false,
-            notifier: Notifier::new(),
-            ready: false,
-            refusal: None,
-            changes: watch::channel(0).0,
-            changed: true,
-            next_resync: Moment::default(),
-            next_check: Moment::default() + CHECK,
-            settings,
-            reread,
-        };
-        let records = supervisor
-            .state
-            .as_deref()
-            .map(State::load)
-            .unwrap_or_default();
-        supervisor.sweep(&records);
-        supervisor.watch_signs();
-        let ids: Vec<String> = supervisor.settings.drivers.keys().cloned().collect();
-        for id in ids {
-            supervisor.add(&id, records.get(&id));
-        }
-        supervisor.plan_resync();
-        supervisor
-    }
-
     /// Sends requests to the supervisor.
     pub(crate) fn reporter(&self) -> mpsc::UnboundedSender<Report> {
         self.reporter.clone()
@@ -179,7 +134,8 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 order = orders.recv() => match order {
-                    Some(Order::Reload) => self.reload_and_log(),
+                    // A refusal is in the journal and in STATUS; there is nobody else to tell.
+                    Some(Order::Reload) => drop(self.reload()),
                     Some(Order::Stop) | None => break,
                 },
                 Some(report) = self.reports.recv() => self.take_batch(report),
@@ -192,78 +148,6 @@ impl Supervisor {
 
     fn now(&self) -> Moment {
         Moment::default() + self.started.elapsed()
-    }
-
-    fn add(&mut self, id: &str, record: Option<&Record>) {
-        let id: DriverId = id.into();
-        let settings = self.settings.driver(&id);
-        let (heard, called) = (self.reporter.clone(), self.reporter.clone());
-        let (teller, caller) = (id.clone(), id.clone());
-        let contact = Contact::start(Inquiry::new(&settings), settings.retry_max, move |news| {
-            tell(&heard, Report::Heard(teller.clone(), news));
-        });
-        let desk = Desk::new(move |call| tell(&called, Report::Called(caller.clone(), call)));
-        self.watcher
-            .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
-        let mut entry = Entry::new(settings, contact, Arc::new(desk));
-        if let Some(record) = record {
-            self.restore(&mut entry, record);
-        }
-        self.entries.insert(id.clone(), entry);
-        self.tick(&id);
-    }
-
-    /// Takes up a record as far as it still holds.
-    fn restore(&mut self, entry: &mut Entry, record: &Record) {
-        let kubelet = record
-            .registration
-            .as_ref()
-            .and_then(|registration| registration.kubelet);
-        // A kubelet without a pid cannot be seen to have ended; what it does when it starts can.
-        let runs = kubelet.is_none_or(Process::is_running);
-        let link = record.name.as_ref().and_then(|name| {
-            let slot = record
-                .link
-                .as_ref()
-                .map(|link| link.slot)
-                .unwrap_or_default();
-            self.standing_link(name, slot)
-        });
-        entry.driver.restore(record, link, runs, self.now());
-        if let Some(kubelet) = entry.driver.kubelet() {
-            self.watch_kubelet(kubelet);
-        }
-    }
-
-    fn sweep(&self, records: &BTreeMap<String, Record>) {
-        let kept = records
-            .iter()
-            .filter(|(id, _)| self.settings.drivers.contains_key(*id));
-        let kept = kept.filter_map(|(_, record)| record.name.as_ref().map(|name| (name, record)));
-        let mut paths = BTreeSet::new();
-        for (name, record) in kept {
-            paths.insert(self.layout.socket(name));
-            if let Some(link) = &record.link {
-                paths.insert(self.layout.link(name, link.slot));
-            }
-        }
-        sweep(&self.layout, &paths);
-    }
-
-    fn watch_signs(&mut self) {
-        for (number, path) in self.kubelets.signs().into_iter().enumerate() {
-            self.watcher.follow(&path, &Subject::Sign(number));
-        }
-    }
-
-    fn watch_kubelet(&mut self, process: Process) {
-        let reporter = self.reporter.clone();
-        self.kubelets.spoke(process, || {
-            crate::task::Task::spawn(async move {
-                process.ended().await;
-                tell(&reporter, Report::KubeletEnded(process));
-            })
-        });
     }
 
     fn take_batch(&mut self, first: Report) {
@@ -286,7 +170,7 @@ impl Supervisor {
                         Event::DriverSilent(too_long.to_string())
                     }
                 };
-                self.tried(&id);
+                self.heard(&id, None);
                 self.apply(&id, event);
             }
             Report::Heard(id, Heard::Silent(trouble)) => {
@@ -294,7 +178,7 @@ impl Supervisor {
                 if !trouble.is_absence() {
                     self.note_error(&id, why.clone());
                 }
-                self.tried(&id);
+                self.heard(&id, Some(&why));
                 self.apply(&id, Event::DriverSilent(why));
             }
             Report::Called(id, Call::Asked) => {
@@ -359,9 +243,25 @@ impl Supervisor {
         }
     }
 
-    fn tried(&mut self, id: &DriverId) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.tried = true;
+    /// Notes that the driver was tried, and says once when it goes and when it is back.
+    fn heard(&mut self, id: &DriverId, why: Option<&str>) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.tried = true;
+        match (why, entry.lost_since) {
+            (Some(why), None) if entry.driver.answer().is_some() => {
+                entry.lost_since = Some(Instant::now());
+                let csi_socket = entry.settings.csi_socket.display();
+                let message_id = message_id::DRIVER_LOST;
+                tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {why}");
+            }
+            (None, Some(since)) => {
+                entry.lost_since = None;
+                let seconds = since.elapsed().as_secs_f32();
+                tracing::info!(driver = %id, "{id}: the driver is back after {seconds:.1} s");
+            }
+            _ => {}
         }
     }
 
@@ -427,86 +327,6 @@ impl Supervisor {
             .fold(self.next_resync, Moment::min)
     }
 
-    /// After everything that came in at once: write, answer, tell.
-    fn finish_turn(&mut self) {
-        if std::mem::take(&mut self.unsaved) {
-            self.save();
-        }
-        for heard in self.unanswered.drain(..) {
-            if heard.send(()).is_err() {
-                tracing::debug!("a kubelet left before it had its answer");
-            }
-        }
-        if !self.ready
-            && (self.is_ready() || self.started.elapsed() >= self.settings.service.ready_timeout)
-        {
-            self.ready = true;
-            self.notifier.ready(&self.status_line());
-            self.changed = true;
-        }
-        if std::mem::take(&mut self.changed) {
-            self.notifier.status(&self.status_line());
-            self.changes.send_modify(|count| *count += 1);
-        }
-    }
-
-    fn save(&mut self) {
-        let Some(path) = &self.state else { return };
-        let records = self
-            .entries
-            .iter()
-            .map(|(id, entry)| (id.to_string(), entry.driver.record()));
-        match State::new(records.collect()).save(path) {
-            Ok(()) if std::mem::take(&mut self.save_failing) => {
-                tracing::info!(path = %path.display(), "the state can be written again");
-            }
-            Ok(()) => {}
-            Err(error) => {
-                if !std::mem::replace(&mut self.save_failing, true) {
-                    tracing::warn!(%error, path = %path.display(), "cannot write the state; a restart may cost a registration");
-                }
-            }
-        }
-    }
-
-    fn is_ready(&self) -> bool {
-        self.entries
-            .values()
-            .all(|entry| match self.settings.service.ready_when {
-                ReadyWhen::Started => entry.tried,
-                ReadyWhen::Serving => {
-                    entry.driver.serves().is_some() && entry.driver.answer().is_some()
-                }
-                ReadyWhen::Registered => entry.shown.phase == Phase::Registered,
-            })
-    }
-
-    /// One line of truth.
-    fn status_line(&self) -> String {
-        if let Some(refusal) = &self.refusal {
-            return format!("the changed configuration was refused, the old one stays: {refusal}");
-        }
-        let all = self.entries.len();
-        if all == 0 {
-            return "no drivers configured".to_owned();
-        }
-        let mut others = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.shown.phase != Phase::Registered);
-        let first = others.next();
-        let more = others.count();
-        let registered = all - more - usize::from(first.is_some());
-        let mut line = format!("{registered} of {all} drivers registered");
-        if let Some((id, entry)) = first {
-            line += &format!("; {id}: {}", entry.shown.reason);
-        }
-        if more > 0 {
-            line += &format!("; and {more} more");
-        }
-        line
-    }
-
     /// Applies an event to one driver, carries out what follows, and shows what has changed.
     fn apply(&mut self, id: &DriverId, event: Event) {
         self.perform_all(id, event);
@@ -517,36 +337,6 @@ impl Supervisor {
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
         for id in ids {
             self.apply(&id, event.clone());
-        }
-    }
-
-    fn refresh(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.get_mut(id) else {
-            return;
-        };
-        entry.desk.offer(entry.offer());
-        entry
-            .desk
-            .link(entry.driver.links().map(|(_, _, link)| link.clone()));
-        entry.retired.retain(|task| !task.is_finished());
-        self.schedule.set(id, entry.driver.deadline());
-        if let Some(trouble) = entry.driver.trouble() {
-            entry.last_error = Some(trouble);
-        }
-        let (phase, reason) = (entry.driver.phase(), entry.driver.reason());
-        let moved = phase != entry.shown.phase;
-        if moved {
-            entry.shown.since = Timestamp::now();
-        }
-        if moved || reason != entry.shown.reason {
-            entry.shown.phase = phase;
-            entry.shown.reason = reason;
-            self.changed = true;
-            entry.log(id);
-        }
-        self.follow_places(id);
-        if moved {
-            self.offer_the_name(id);
         }
     }
 }

@@ -5,6 +5,8 @@ use tokio::sync::oneshot;
 use super::{DriverId, Supervisor};
 use crate::config::Settings;
 use crate::driver::Event;
+use crate::driver::phase::Phase;
+use crate::journal::message_id;
 use crate::link::layout::Layout;
 use crate::proto::control::{Kubelet, Status};
 
@@ -25,6 +27,16 @@ pub(crate) enum Hand {
     Reannounce,
     Withdraw,
     Publish,
+}
+
+impl Hand {
+    fn word(self) -> &'static str {
+        match self {
+            Hand::Reannounce => "announced again",
+            Hand::Withdraw => "withdrawn",
+            Hand::Publish => "published",
+        }
+    }
 }
 
 impl Supervisor {
@@ -59,7 +71,6 @@ impl Supervisor {
         let id = self
             .find(driver)
             .ok_or_else(|| format!("there is no driver \"{driver}\""))?;
-        tracing::info!(driver = %id, ?hand, "asked for by hand");
         let event = match hand {
             Hand::Reannounce => {
                 let stands = self
@@ -67,18 +78,30 @@ impl Supervisor {
                     .get(&id)
                     .is_some_and(|entry| entry.driver.links().is_some());
                 if !stands {
-                    return Err(format!(
-                        "{id} has no link to announce again; see its status"
-                    ));
+                    return Err(self.why_no_link(&id));
                 }
                 Event::Reannounce
             }
             Hand::Withdraw => Event::Withdraw,
             Hand::Publish => Event::Publish,
         };
+        tracing::info!(driver = %id, "{id}: {} by hand", hand.word());
         self.apply(&id, event);
         self.tick(&id);
         Ok(())
+    }
+
+    fn why_no_link(&self, id: &DriverId) -> String {
+        match self.entries.get(id).map(|entry| &entry.shown) {
+            Some(shown) if shown.phase == Phase::Withdrawn => {
+                format!("{id} is withdrawn; publish it first")
+            }
+            Some(shown) => format!(
+                "{id} has no link to announce again: {}: {}",
+                shown.phase, shown.reason
+            ),
+            None => format!("there is no driver \"{id}\""),
+        }
     }
 
     /// By id, or by the name that the driver has given.
@@ -98,17 +121,21 @@ impl Supervisor {
             .map(|(id, _)| id.clone())
     }
 
-    pub(super) fn reload_and_log(&mut self) {
-        if let Err(why) = self.reload() {
-            tracing::error!(%why, "the changed configuration was refused, the old one stays");
-        }
-    }
-
     /// Reads the configuration again and applies the difference. A bad one changes nothing.
-    fn reload(&mut self) -> Result<(), String> {
-        let read = (self.reread)();
-        let outcome = read.map(|settings| self.reconfigure(settings));
+    pub(super) fn reload(&mut self) -> Result<(), String> {
+        self.notifier.reloading();
+        let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
         self.refusal = outcome.as_ref().err().cloned();
+        if let Some(why) = &self.refusal {
+            let message_id = message_id::CONFIG_REFUSED;
+            tracing::error!(
+                message_id,
+                "the changed configuration was refused, the old one stays: {why}"
+            );
+        }
+        if self.ready {
+            self.notifier.ready(&self.status_line());
+        }
         self.changed = true;
         outcome
     }

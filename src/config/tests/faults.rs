@@ -116,7 +116,7 @@ fn a_duration_that_cannot_be_meant_is_an_error() {
     );
     fault(
         "defaults.retry_max = '25h'",
-        "defaults.retry_max = \"25h\": must be at most 1day",
+        "defaults.retry_max = \"25h\": must be at most 24 hours",
     );
     fault(
         "defaults.withdraw_after = '0s'",

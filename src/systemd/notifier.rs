@@ -1,6 +1,5 @@
 //! What systemd is told: readiness, a line of truth, life signs.
 
-use std::env;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -29,6 +28,14 @@ impl Notifier {
         send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
+    /// From 253 on systemd wants to know since when; older ones pass over that line.
+    pub(crate) fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(since) => send(&[NotifyState::Reloading, since]),
+            Err(error) => tracing::debug!(%error, "the clock cannot be read"),
+        }
+    }
+
     /// Says how things are, when that has changed.
     pub(crate) fn status(&mut self, status: &str) {
         if self.status != status {
@@ -54,13 +61,6 @@ impl Notifier {
             u32::try_from(time.as_micros()).unwrap_or(u32::MAX),
         )]);
     }
-}
-
-/// systemd runs us.
-pub(crate) fn runs_us() -> bool {
-    let ours = std::process::id().to_string();
-    env::var_os("NOTIFY_SOCKET").is_some()
-        || env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == ours)
 }
 
 fn send(states: &[NotifyState<'_>]) {

@@ -1,0 +1,75 @@
+//! `wait`: for scripts and units that need a driver.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::args::{Args, WaitOptions, WaitState};
+use super::client::{connect, failed, in_runtime};
+use super::exit::Exit;
+use crate::control::Client;
+use crate::driver::phase::Phase;
+use crate::proto::control::{Driver, Status};
+
+/// How often a daemon that is not there yet is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
+    in_runtime(async {
+        let mut missing = vec!["the daemon is not running".to_owned()];
+        let waiting = async {
+            let mut client = patiently(args).await;
+            client
+                .follow(|status| {
+                    missing = shortfall(&status, options);
+                    missing.is_empty()
+                })
+                .await
+                .map_err(failed)
+        };
+        match timeout(options.timeout, waiting).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Exit::Failed(format!(
+                "not {} within {}: {}",
+                options.state.word(),
+                humantime::format_duration(options.timeout),
+                missing.join("; ")
+            ))),
+        }
+    })
+}
+
+/// At boot the daemon may come after us.
+async fn patiently(args: &Args) -> Client {
+    loop {
+        match connect(args).await {
+            Ok(client) => return client,
+            Err(_) => sleep(LOOK_AGAIN).await,
+        }
+    }
+}
+
+/// Who is not there yet, and why.
+fn shortfall(status: &Status, options: &WaitOptions) -> Vec<String> {
+    let there = |driver: &Driver| match options.state {
+        WaitState::Registered => driver.phase == Phase::Registered.as_str(),
+        WaitState::Serving => driver.serving,
+    };
+    let lacks = |driver: &Driver| {
+        (!there(driver)).then(|| format!("{}: {}: {}", driver.id, driver.phase, driver.reason))
+    };
+    if options.drivers.is_empty() {
+        if status.drivers.is_empty() {
+            return vec!["there are no drivers".to_owned()];
+        }
+        return status.drivers.iter().filter_map(lacks).collect();
+    }
+    let lacks_named = |wanted: &String| {
+        let named = |driver: &&Driver| driver.id == *wanted || driver.name.as_ref() == Some(wanted);
+        match status.drivers.iter().find(named) {
+            Some(driver) => lacks(driver),
+            None => Some(format!("there is no driver \"{wanted}\"")),
+        }
+    };
+    options.drivers.iter().filter_map(lacks_named).collect()
+}

@@ -1,0 +1,143 @@
+//! How it begins: what an earlier run left is taken up, and every driver is waited for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::entry::Entry;
+use super::kubelets::Kubelets;
+use super::schedule::Schedule;
+use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, root, tell};
+use crate::config::Settings;
+use crate::csi::contact::Contact;
+use crate::csi::inquiry::Inquiry;
+use crate::driver::Record;
+use crate::kubelet::Process;
+use crate::link::layout::Layout;
+use crate::link::sweep::sweep;
+use crate::moment::Moment;
+use crate::registration::desk::Desk;
+use crate::state::State;
+use crate::systemd::notifier::Notifier;
+use crate::task::Task;
+use crate::watch::Watcher;
+
+impl Supervisor {
+    /// Takes up what an earlier run left, and starts to wait for every driver.
+    pub(crate) fn start(settings: Settings, reread: Reread, state: Option<PathBuf>) -> Supervisor {
+        let layout = Layout::of(&settings);
+        let (reporter, reports) = mpsc::unbounded_channel();
+        let mut supervisor = Supervisor {
+            kubelets: Kubelets::new(root(&settings), layout.kubelet_dir()),
+            layout,
+            started: Instant::now(),
+            entries: BTreeMap::new(),
+            names: HashMap::new(),
+            schedule: Schedule::default(),
+            watcher: Watcher::new(),
+            reporter,
+            reports,
+            state,
+            unsaved: false,
+            unanswered: Vec::new(),
+            save_failing: false,
+            notifier: Notifier::new(),
+            ready: false,
+            refusal: None,
+            changes: watch::channel(0).0,
+            changed: true,
+            next_resync: Moment::default(),
+            next_check: Moment::default() + CHECK,
+            settings,
+            reread,
+        };
+        let records = supervisor
+            .state
+            .as_deref()
+            .map(State::load)
+            .unwrap_or_default();
+        supervisor.sweep(&records);
+        supervisor.watch_signs();
+        let ids: Vec<String> = supervisor.settings.drivers.keys().cloned().collect();
+        for id in ids {
+            supervisor.add(&id, records.get(&id));
+        }
+        supervisor.plan_resync();
+        supervisor
+    }
+
+    pub(super) fn add(&mut self, id: &str, record: Option<&Record>) {
+        let id: DriverId = id.into();
+        let settings = self.settings.driver(&id);
+        let (heard, called) = (self.reporter.clone(), self.reporter.clone());
+        let (teller, caller) = (id.clone(), id.clone());
+        let contact = Contact::start(Inquiry::new(&settings), settings.retry_max, move |news| {
+            tell(&heard, Report::Heard(teller.clone(), news));
+        });
+        let desk = Desk::new(move |call| tell(&called, Report::Called(caller.clone(), call)));
+        self.watcher
+            .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
+        let mut entry = Entry::new(settings, contact, Arc::new(desk));
+        if let Some(record) = record {
+            self.restore(&mut entry, record);
+        }
+        self.entries.insert(id.clone(), entry);
+        self.tick(&id);
+    }
+
+    /// Takes up a record as far as it still holds.
+    pub(super) fn restore(&mut self, entry: &mut Entry, record: &Record) {
+        let kubelet = record
+            .registration
+            .as_ref()
+            .and_then(|registration| registration.kubelet);
+        // A kubelet without a pid cannot be seen to have ended; what it does when it starts can.
+        let runs = kubelet.is_none_or(Process::is_running);
+        let link = record.name.as_ref().and_then(|name| {
+            let slot = record
+                .link
+                .as_ref()
+                .map(|link| link.slot)
+                .unwrap_or_default();
+            self.standing_link(name, slot)
+        });
+        entry.driver.restore(record, link, runs, self.now());
+        if let Some(kubelet) = entry.driver.kubelet() {
+            self.watch_kubelet(kubelet);
+        }
+    }
+
+    pub(super) fn sweep(&self, records: &BTreeMap<String, Record>) {
+        let kept = records
+            .iter()
+            .filter(|(id, _)| self.settings.drivers.contains_key(*id));
+        let kept = kept.filter_map(|(_, record)| record.name.as_ref().map(|name| (name, record)));
+        let mut paths = BTreeSet::new();
+        for (name, record) in kept {
+            paths.insert(self.layout.socket(name));
+            if let Some(link) = &record.link {
+                paths.insert(self.layout.link(name, link.slot));
+            }
+        }
+        sweep(&self.layout, &paths);
+    }
+
+    pub(super) fn watch_signs(&mut self) {
+        for (number, path) in self.kubelets.signs().into_iter().enumerate() {
+            self.watcher.follow(&path, &Subject::Sign(number));
+        }
+    }
+
+    pub(super) fn watch_kubelet(&mut self, process: Process) {
+        let reporter = self.reporter.clone();
+        self.kubelets.spoke(process, || {
+            Task::spawn(async move {
+                process.ended().await;
+                tell(&reporter, Report::KubeletEnded(process));
+            })
+        });
+    }
+}

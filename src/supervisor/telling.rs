@@ -1,0 +1,120 @@
+//! After each turn: what happened is written down, and whoever wants to know is told.
+
+use jiff::Timestamp;
+
+use super::{DriverId, Supervisor};
+use crate::config::ReadyWhen;
+use crate::driver::phase::Phase;
+use crate::state::State;
+
+impl Supervisor {
+    /// After everything that came in at once: write, answer, tell.
+    pub(super) fn finish_turn(&mut self) {
+        if std::mem::take(&mut self.unsaved) {
+            self.save();
+        }
+        for heard in self.unanswered.drain(..) {
+            if heard.send(()).is_err() {
+                tracing::debug!("a kubelet left before it had its answer");
+            }
+        }
+        if !self.ready
+            && (self.is_ready() || self.started.elapsed() >= self.settings.service.ready_timeout)
+        {
+            self.ready = true;
+            self.notifier.ready(&self.status_line());
+            self.changed = true;
+        }
+        if std::mem::take(&mut self.changed) {
+            self.notifier.status(&self.status_line());
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    pub(super) fn save(&mut self) {
+        let Some(path) = &self.state else { return };
+        let records = self
+            .entries
+            .iter()
+            .map(|(id, entry)| (id.to_string(), entry.driver.record()));
+        match State::new(records.collect()).save(path) {
+            Ok(()) if std::mem::take(&mut self.save_failing) => {
+                tracing::info!(path = %path.display(), "the state can be written again");
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut self.save_failing, true) {
+                    tracing::warn!(%error, path = %path.display(), "cannot write the state; a restart may cost a registration");
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.entries
+            .values()
+            .all(|entry| match self.settings.service.ready_when {
+                ReadyWhen::Started => entry.tried,
+                ReadyWhen::Serving => {
+                    entry.driver.serves().is_some() && entry.driver.answer().is_some()
+                }
+                ReadyWhen::Registered => entry.shown.phase == Phase::Registered,
+            })
+    }
+
+    /// One line of truth.
+    pub(super) fn status_line(&self) -> String {
+        if let Some(refusal) = &self.refusal {
+            return format!("the changed configuration was refused, the old one stays: {refusal}");
+        }
+        let all = self.entries.len();
+        if all == 0 {
+            return "no drivers configured".to_owned();
+        }
+        let mut others = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.shown.phase != Phase::Registered);
+        let first = others.next();
+        let more = others.count();
+        let registered = all - more - usize::from(first.is_some());
+        let mut line = format!("{registered} of {all} drivers registered");
+        if let Some((id, entry)) = first {
+            line += &format!("; {id}: {}", entry.shown.reason);
+        }
+        if more > 0 {
+            line += &format!("; and {more} more");
+        }
+        line
+    }
+
+    pub(super) fn refresh(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.desk.offer(entry.offer());
+        entry
+            .desk
+            .link(entry.driver.links().map(|(_, _, link)| link.clone()));
+        entry.retired.retain(|task| !task.is_finished());
+        self.schedule.set(id, entry.driver.deadline());
+        if let Some(trouble) = entry.driver.trouble() {
+            entry.last_error = Some(trouble);
+        }
+        let (phase, reason) = (entry.driver.phase(), entry.driver.reason());
+        let moved = phase != entry.shown.phase;
+        if moved {
+            entry.shown.since = Timestamp::now();
+        }
+        if moved || reason != entry.shown.reason {
+            entry.shown.phase = phase;
+            entry.shown.reason = reason;
+            self.changed = true;
+            entry.log(id, &self.layout, moved);
+        }
+        self.follow_places(id);
+        if moved {
+            self.offer_the_name(id);
+        }
+    }
+}

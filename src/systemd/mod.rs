@@ -1,0 +1,15 @@
+//! systemd: what it is told, and what it is asked.
+
+mod bus;
+pub(crate) mod job;
+pub(crate) mod notifier;
+pub(crate) mod sandbox;
+
+use std::env;
+
+/// systemd runs us.
+pub(crate) fn runs_us() -> bool {
+    let ours = std::process::id().to_string();
+    env::var_os("NOTIFY_SOCKET").is_some()
+        || env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == ours)
+}

@@ -235,7 +235,11 @@ impl Client {
             .max_decoding_message_size(LARGEST_STATUS);
         Ok(Client {
             control,
-            _connection: Task::spawn(ended),
+            _connection: Task::spawn(async move {
+                if let Err(error) = ended.await {
+                    tracing::debug!(%error, "the connection to the daemon broke");
+                }
+            }),
         })
     }
 

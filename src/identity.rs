@@ -7,6 +7,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub(crate) struct Identity {
     inode: u64,
     changed_s: i64,
     changed_ns: i64,
+    /// Nanoseconds since 1970, where the file system and the kernel tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<u64>,
     /// Where it points, for a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<PathBuf>,
@@ -43,8 +47,23 @@ impl Identity {
             inode: metadata.ino(),
             changed_s: metadata.ctime(),
             changed_ns: metadata.ctime_nsec(),
+            born: born(metadata),
             target,
         }
+    }
+
+    /// The same file, though it may have been touched or given to another owner, which a kubelet
+    /// does not notice. Where the time of birth is not known, the change time stands in for it.
+    pub(crate) fn is_same_object(&self, other: &Identity) -> bool {
+        let unchanged = self == other;
+        let same_birth = self.born.is_some() && self.born == other.born;
+        unchanged || (same_birth && self.is_same_inode(other) && self.target == other.target)
+    }
+
+    /// The same file, though its mode, owner or name may have changed. To be relied on only while
+    /// something keeps the inode from being handed to another file, as a bound socket does.
+    pub(crate) fn is_same_inode(&self, other: &Identity) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// Where the file points, if it is a symbolic link.
@@ -60,6 +79,7 @@ impl Identity {
             inode,
             changed_s: 0,
             changed_ns: 0,
+            born: None,
             target: None,
         }
     }
@@ -71,9 +91,14 @@ impl Identity {
     }
 }
 
+fn born(metadata: &Metadata) -> Option<u64> {
+    let since_1970 = metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since_1970.as_nanos()).ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -86,6 +111,24 @@ mod tests {
         assert_eq!(Identity::of(&path).unwrap(), first);
         fs::remove_file(&path).unwrap();
         symlink("/a", &path).unwrap();
-        assert_ne!(Identity::of(&path).unwrap(), first);
+        let second = Identity::of(&path).unwrap();
+        assert_ne!(second, first);
+        assert!(!second.is_same_object(&first));
+    }
+
+    #[test]
+    fn a_file_that_was_touched_is_the_same_object() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "").unwrap();
+        let before = Identity::of(&path).unwrap();
+        assert!(
+            before.born.is_some(),
+            "this file system does not tell when a file was made"
+        );
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let after = Identity::of(&path).unwrap();
+        assert_ne!(before, after);
+        assert!(before.is_same_object(&after));
     }
 }

@@ -91,7 +91,10 @@ impl<S: Clone + Ord> Watcher<S> {
                 .insert(subject.clone());
             self.shared.want(step);
         }
-        for directory in path.ancestors().skip(1) {
+        // From the top down: a directory that is made meanwhile is told by its parent's watch.
+        let mut way: Vec<&Path> = path.ancestors().skip(1).collect();
+        way.reverse();
+        for directory in way {
             if !self.directories.contains_key(directory) {
                 self.arm(directory);
             }
@@ -346,6 +349,28 @@ mod tests {
         hears_of(&mut watcher, "driver").await;
         fs::write(&path, "").unwrap();
         hears_of(&mut watcher, "driver").await;
+    }
+
+    #[tokio::test]
+    async fn sees_into_a_directory_that_is_made_while_the_watches_are_set() {
+        for _ in 0..200 {
+            let root = tempfile::tempdir().unwrap();
+            let directory = root.path().join("a");
+            let path = directory.join("csi.sock");
+            let mut watcher = Watcher::new();
+            let maker = std::thread::spawn({
+                let directory = directory.clone();
+                move || fs::create_dir(directory).unwrap()
+            });
+            watcher.follow(&path, &"driver");
+            maker.join().unwrap();
+            while timeout(Duration::from_millis(5), watcher.changed())
+                .await
+                .is_ok()
+            {}
+            fs::write(&path, "").unwrap();
+            told(&mut watcher).await;
+        }
     }
 
     #[tokio::test]

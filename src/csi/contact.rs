@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::answer::Answer;
 use super::inquiry::{Conversation, Inquiry, Trouble};
@@ -12,6 +12,9 @@ use crate::task::Task;
 
 /// The pause after the first try that failed: bind comes before listen, by microseconds.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
+/// A driver that stays for so long is well. One that answers and hangs up each time is not, and is
+/// asked more and more slowly.
+const STEADY: Duration = Duration::from_secs(10);
 
 /// What the contact has to tell.
 #[derive(Debug)]
@@ -88,10 +91,16 @@ impl Keeper {
             self.last = *self.seen.borrow_and_update();
             match self.inquiry.begin().await {
                 Ok((conversation, answer)) => {
-                    self.tries = 0;
+                    let begun = Instant::now();
                     tell(Heard::Answered(answer.clone()));
                     if let Some(trouble) = self.converse(conversation, answer, &tell).await {
                         tell(Heard::Silent(trouble));
+                        if begun.elapsed() >= STEADY {
+                            self.tries = 0;
+                        }
+                        if self.pause(false).await.is_err() {
+                            return;
+                        }
                     }
                 }
                 Err(trouble) => {
@@ -108,6 +117,10 @@ impl Keeper {
     /// Waits for the time to try again. An event is a reason to try at once; a resync is one only
     /// while nothing is there.
     async fn pause(&mut self, absent: bool) -> Result<(), watch::error::RecvError> {
+        if self.seen.borrow().changes != self.last.changes {
+            self.tries = 0;
+            return Ok(());
+        }
         let delay = self.backoff.delay(self.tries);
         let rest = async {
             if absent {
@@ -144,7 +157,7 @@ impl Keeper {
     ) -> Option<Trouble> {
         loop {
             tokio::select! {
-                () = &mut conversation.ended => return Some(Trouble::Gone),
+                _ = &mut conversation.ended => return Some(Trouble::Gone),
                 closed = self.seen.changed() => if closed.is_err() {
                     return Some(Trouble::Gone);
                 },

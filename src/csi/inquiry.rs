@@ -11,7 +11,7 @@ use tonic::{Code, Response, Status};
 
 use super::answer::{Answer, AnswerError};
 use crate::config::DriverSettings;
-use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
+use crate::grpc::client::{self, Broken, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::identity::Identity;
 use crate::printable::printable;
 use crate::proto::csi::identity_client::IdentityClient;
@@ -61,6 +61,8 @@ pub(crate) enum Trouble {
     },
     #[error("{} closed the connection before it answered", .0.display())]
     Closed(PathBuf),
+    #[error("the connection to {} broke before it answered: {source}", .socket.display())]
+    Broken { socket: PathBuf, source: Broken },
     #[error("{method} failed: {code:?}: {message}")]
     Call {
         method: &'static str,
@@ -140,7 +142,13 @@ impl Inquiry {
             })?;
         let answer = tokio::select! {
             answer = self.ask(&channel) => answer?,
-            () = &mut ended => return Err(Trouble::Closed(self.socket.clone())),
+            end = &mut ended => return Err(match end {
+                Ok(()) => Trouble::Closed(self.socket.clone()),
+                Err(source) => Trouble::Broken {
+                    socket: self.socket.clone(),
+                    source,
+                },
+            }),
         };
         Ok((
             Conversation {
@@ -156,7 +164,7 @@ impl Inquiry {
     pub(crate) async fn again(&self, conversation: &mut Conversation) -> Result<Answer, Trouble> {
         tokio::select! {
             answer = self.ask(&conversation.channel) => answer,
-            () = &mut conversation.ended => Err(Trouble::Gone),
+            _ = &mut conversation.ended => Err(Trouble::Gone),
         }
     }
 

@@ -93,6 +93,9 @@ impl Footing {
 
     /// It could not be put in its place.
     pub(crate) fn blocked(&mut self, obstacle: Obstacle, now: Moment) {
+        if obstacle == Obstacle::Snatched {
+            return self.disturbed(now);
+        }
         let retry = if matches!(obstacle, Obstacle::Failed(_)) {
             self.failures = self.failures.saturating_add(1);
             Some(now + FAILED.delay(self.failures - 1))

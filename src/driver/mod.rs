@@ -457,7 +457,7 @@ impl Driver {
 
     fn link_seen(&mut self, seen: Seen, now: Moment) -> Vec<Effect> {
         match (self.link.identity(), seen) {
-            (Some(ours), Seen::Ours(found)) if found == *ours => {}
+            (Some(ours), Seen::Ours(found)) if found.is_same_object(ours) => self.link.stood(found),
             // Somebody made the very link that we would have made: nothing to repair.
             (Some(_), Seen::Ours(found)) => {
                 self.link_changed(now);
@@ -500,10 +500,9 @@ impl Driver {
         // A kubelet de-registers what it found through a link that is no longer there. If it has
         // seen the new one, it says yes once more; if not, we announce.
         let link = self.link.identity();
-        if link.is_some()
-            && (through.is_none() || through == link)
-            && let Some(answer) = self.last_answer().cloned()
-        {
+        let stands =
+            link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
+        if stands && let Some(answer) = self.last_answer().cloned() {
             self.standing = Standing::Registered(Registration {
                 kubelet,
                 answer,

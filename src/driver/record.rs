@@ -90,7 +90,7 @@ impl Driver {
         let same = record
             .link
             .as_ref()
-            .is_some_and(|link| link.identity == found);
+            .is_some_and(|link| link.identity.is_same_object(&found));
         self.link.stood(found);
         match &record.registration {
             Some(registered) if same && kubelet_runs => {

@@ -1,5 +1,6 @@
 //! A connection to a gRPC server on a Unix socket.
 
+use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -39,8 +40,14 @@ pub(crate) struct Channel {
     requests: SendRequest<Body>,
 }
 
-/// Resolves when the connection has ended, whoever ended it. Nothing moves unless it is polled.
-pub(crate) type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Resolves when the connection has ended, whoever ended it, with what was wrong if it was no
+/// orderly end. Nothing moves unless it is polled.
+pub(crate) type Ended = Pin<Box<dyn Future<Output = Result<(), Broken>> + Send>>;
+
+/// Why a connection broke: what hyper says, and what HTTP/2 below it says.
+#[derive(Debug, Error)]
+#[error("{}{}", .0, .0.source().map(|cause| format!(": {cause}")).unwrap_or_default())]
+pub(crate) struct Broken(hyper::Error);
 
 /// Connects to the socket at `path`. The caller sets the deadline.
 pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectError> {
@@ -53,11 +60,7 @@ pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectErro
         .handshake(TokioIo::new(stream))
         .await
         .map_err(ConnectError::Handshake)?;
-    let ended = Box::pin(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "connection ended with an error");
-        }
-    });
+    let ended = Box::pin(async move { connection.await.map_err(Broken) });
     Ok((Channel { requests }, ended))
 }
 

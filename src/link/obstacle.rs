@@ -21,6 +21,9 @@ pub(crate) enum Obstacle {
         "{what} was removed or changed {count} times within 30 s of being put back; trying at a slower pace"
     )]
     Contested { what: &'static str, count: u32 },
+    /// It was put there, and taken away before it could be looked at.
+    #[error("it is removed as soon as it is put there")]
+    Snatched,
     /// The kubelet's directory is not there; it is the kubelet's to make.
     #[error("{} is missing; the kubelet makes it when it starts", .0.display())]
     NoDirectory(PathBuf),
@@ -36,7 +39,8 @@ impl Obstacle {
             Obstacle::LiveOwner(_)
             | Obstacle::Alien(_)
             | Obstacle::Sibling(_)
-            | Obstacle::Contested { .. } => true,
+            | Obstacle::Contested { .. }
+            | Obstacle::Snatched => true,
             Obstacle::NoDirectory(_) | Obstacle::Failed(_) => false,
         }
     }

@@ -132,12 +132,11 @@ impl LinkPlace<'_> {
     }
 
     fn made(&self, made: io::Result<()>) -> Result<Published, Obstacle> {
-        made.and_then(|()| Identity::of(&self.path))
-            .map(|identity| Published {
-                identity,
-                made: true,
-            })
-            .map_err(|error| failed("make the link", &self.path, &error))
+        made.map_err(|error| failed("make the link", &self.path, &error))?;
+        Ok(Published {
+            identity: put("make the link", &self.path)?,
+            made: true,
+        })
     }
 
     fn rename_over(&self) -> io::Result<()> {
@@ -185,7 +184,8 @@ impl SocketPlace<'_> {
         look(&self.path, |identity| Some(identity) == ours)
     }
 
-    /// Listens at the place, over a socket that nobody listens on.
+    /// Listens at the place, over a socket that nobody listens on or that is `ours`: the one we
+    /// still listen on, which somebody may have changed.
     pub(crate) fn listen(
         &self,
         ours: Option<&Identity>,
@@ -195,17 +195,20 @@ impl SocketPlace<'_> {
             make_directory(self.directory)
                 .map_err(|error| failed("make", self.directory, &error))?;
         }
-        clear(&self.path, self.look(ours), on_live_owner)?;
+        let occupant = look(&self.path, |identity| {
+            ours.is_some_and(|ours| ours.is_same_inode(identity))
+        });
+        clear(&self.path, occupant, on_live_owner)?;
         let listening = match self.listen_from(self.stage) {
             Err(error) if cannot_stage(&error) => self.listen_from(self.directory),
             done => done,
         };
-        listening.map_err(|error| failed("listen on", &self.path, &error))
+        let listener = listening.map_err(|error| failed("listen on", &self.path, &error))?;
+        Ok((listener, put("listen on", &self.path)?))
     }
 
-    fn listen_from(&self, stage: &Path) -> io::Result<(UnixListener, Identity)> {
-        let listener = Staged::bind(stage)?.put(&self.path)?;
-        Ok((listener, Identity::of(&self.path)?))
+    fn listen_from(&self, stage: &Path) -> io::Result<UnixListener> {
+        Staged::bind(stage)?.put(&self.path)
     }
 }
 
@@ -225,6 +228,14 @@ pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// What was put in its place just now, unless somebody was faster.
+fn put(attempt: &str, path: &Path) -> Result<Identity, Obstacle> {
+    Identity::of(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Obstacle::Snatched,
+        _ => failed(attempt, path, &error),
+    })
 }
 
 fn failed(attempt: &str, path: &Path, error: &io::Error) -> Obstacle {

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use self::authority::AuthorityStream;
 use self::desk::{Desk, Visit};
 use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
+use crate::identity::Identity;
 use crate::proto::registration::registration_server::RegistrationServer;
 use crate::task::Task;
 
@@ -29,16 +30,23 @@ const MESSAGE_LIMIT: usize = 64 * 1024;
 pub(crate) struct Service {
     task: Task,
     retire: oneshot::Sender<()>,
+    socket: Identity,
 }
 
 impl Service {
-    /// Serves `desk` on `listener`.
-    pub(crate) fn start(listener: UnixListener, desk: Arc<Desk>) -> Service {
+    /// Serves `desk` on `listener`, which is bound to `socket`.
+    pub(crate) fn start(listener: UnixListener, socket: Identity, desk: Arc<Desk>) -> Service {
         let (retire, retired) = oneshot::channel();
         Service {
             task: Task::spawn(server::serve(listener, LIMITS, Front { desk }, retired)),
             retire,
+            socket,
         }
+    }
+
+    /// The socket as it was when it was bound.
+    pub(crate) fn socket(&self) -> &Identity {
+        &self.socket
     }
 
     /// Takes no more connections. A call that is in progress is seen to its end by the task.

@@ -1,8 +1,11 @@
 //! Carries out what a state machine says, at once, and brings the outcome back as an event.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::time::sleep;
 
 use super::entry::{link_place, socket_place};
 use super::{DriverId, Report, Supervisor, tell};
@@ -14,8 +17,11 @@ use crate::link::obstacle::Obstacle;
 use crate::link::place::{self, Published};
 use crate::name::DriverName;
 use crate::registration::Service;
-use crate::socket::{Knock, knock};
+use crate::socket::{Knock, is_alive, knock};
 use crate::task::Task;
+
+/// How soon an owner is called on again that lives and hangs up on us.
+const CALL_AGAIN: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     /// Applies `event`, and each outcome before the next effect: the machine decides with the
@@ -64,11 +70,16 @@ impl Supervisor {
         if let Some(sibling) = self.sibling(id, name) {
             return Some(Err(Obstacle::Sibling(sibling.to_string())));
         }
+        // A sibling that gave the name up has told us so, and we may have taken it already.
+        if self.entries.get(id)?.driver.serves().is_some() {
+            return None;
+        }
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
-        Some(match place.listen(None, entry.settings.on_live_owner) {
+        let ours = entry.service.as_ref().map(Service::socket);
+        Some(match place.listen(ours, entry.settings.on_live_owner) {
             Ok((listener, identity)) => {
-                let new = Service::start(listener, entry.desk.clone());
+                let new = Service::start(listener, identity.clone(), entry.desk.clone());
                 let old = entry.service.replace(new);
                 entry.retired.extend(old.map(Service::retire));
                 entry.owner = None;
@@ -104,14 +115,20 @@ impl Supervisor {
         Some(match place.publish(entry.settings.on_live_owner) {
             Ok(Published { identity, made }) => {
                 entry.owner = None;
-                if std::mem::take(&mut entry.link_missing) && made {
-                    entry.tally.link_repairs += 1;
+                let missing = std::mem::take(&mut entry.link_missing);
+                if made {
+                    entry.tally.link_made(missing);
+                }
+                if made && missing {
                     let (message_id, link) = (message_id::LINK_REPAIRED, place.path.display());
                     tracing::warn!(message_id, driver = %id, %link, "{id}: the link was removed or changed, and is back");
-                } else if made {
-                    entry.tally.announcements += 1;
                 }
                 Event::LinkPublished(identity)
+            }
+            Err(Obstacle::Snatched) => {
+                let missing = std::mem::replace(&mut entry.link_missing, true);
+                entry.tally.link_made(missing);
+                Event::LinkBlocked(Obstacle::Snatched)
             }
             Err(obstacle) => {
                 let path = place.path;
@@ -138,7 +155,7 @@ impl Supervisor {
     fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
         let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
         self.apply(&holder, Event::NameWanted);
-        self.names.contains_key(name).then_some(holder)
+        (self.names.get(name) == Some(&holder)).then_some(holder)
     }
 
     /// A driver that no longer answers lets a sibling have its name.
@@ -173,19 +190,25 @@ impl Supervisor {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        let Knock::Alive(Some(stream)) = knock(path) else {
-            return;
-        };
-        let Ok(mut stream) = tokio::net::UnixStream::from_std(stream) else {
-            return;
-        };
-        let (reporter, id) = (self.reporter.clone(), id.clone());
+        let (reporter, id, path) = (self.reporter.clone(), id.clone(), path.to_owned());
         entry.owner = Some(Task::spawn(async move {
+            owner_ended(&path).await;
+            tell(&reporter, Report::OwnerEnded(id));
+        }));
+    }
+}
+
+/// Resolves when nobody listens at `path` any more.
+async fn owner_ended(path: &Path) {
+    while let Knock::Alive(stream) = knock(path) {
+        if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
             let mut greeting = [0; 256];
             // A server may greet us first; only the end of the stream means anything.
             while matches!(stream.read(&mut greeting).await, Ok(read) if read > 0) {}
-            tell(&reporter, Report::OwnerEnded(id));
-        }));
+        }
+        if is_alive(path) {
+            sleep(CALL_AGAIN).await;
+        }
     }
 }
 

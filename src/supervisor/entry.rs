@@ -57,6 +57,17 @@ pub(crate) struct Tally {
     pub(crate) link_repairs: u64,
 }
 
+impl Tally {
+    /// Counts a link that was made: put back where one had been taken away, else announced.
+    pub(crate) fn link_made(&mut self, was_missing: bool) {
+        if was_missing {
+            self.link_repairs += 1;
+        } else {
+            self.announcements += 1;
+        }
+    }
+}
+
 /// The phase as it was last told to anybody.
 pub(crate) struct Shown {
     pub(crate) phase: Phase,

@@ -1,0 +1,24 @@
+//! The daemon from outside: the real binary on real sockets, one module for each promise.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a panic with its line is the report"
+)]
+
+mod by_hand;
+mod commands;
+mod hostile;
+mod logs;
+mod order;
+mod places;
+mod reload;
+mod repair;
+mod rivals;
+mod scene;
+mod several;
+mod stopping;
+mod stranger;
+mod systemd;
+mod wire;
+
+bed::kubelet_process!();

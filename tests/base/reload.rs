@@ -1,0 +1,89 @@
+//! A changed configuration, applied while the drivers stay.
+
+use bed::kubelet::{Event, Mark};
+use bed::{Layout, TestKubelet};
+
+use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, stderr};
+
+/// The kubelet has neither taken this driver away nor registered it anew.
+#[track_caller]
+fn untouched(kubelet: &TestKubelet, mark: Mark, driver: &str) {
+    let touched = kubelet.events_since(mark, |event| {
+        matches!(event, Event::Register { name, .. } | Event::Deregister { name, .. }
+            if name == driver)
+    });
+    assert!(touched.is_empty(), "{touched:?}");
+}
+
+#[test]
+fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
+    in_both_layouts(|layout| {
+        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let mark = kubelet.mark();
+        let _other = scene.driver(OTHER);
+        scene.node.write_default_config(&[NAME, OTHER], "");
+        scene.command(&["reload"]);
+        kubelet.wait_registered(OTHER, SOON);
+        scene.node.write_default_config(&[NAME], "");
+        scene.command(&["reload"]);
+        assert!(is_nothing(&scene.node.link(OTHER)));
+        assert!(is_nothing(&scene.node.reg_socket(OTHER)));
+        kubelet.wait_deregistered(OTHER, SOON);
+        assert_eq!(scene.registrar.status().unwrap().drivers.len(), 1);
+        scene.phase(NAME, "registered");
+        untouched(&kubelet, mark, NAME);
+    });
+}
+
+#[test]
+fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
+    let (scene, driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let mark = kubelet.mark();
+    let quiet = "[defaults]\nretry_max = \"1s\"\nrequest_timeout = \"2s\"\n";
+    scene.node.write_default_config(&[NAME], quiet);
+    scene.command(&["reload"]);
+    scene.reason(NAME, "registered", "registered by the kubelet");
+    scene.wait_published(NAME);
+    crate::scene::nothing_since(&kubelet, mark);
+    // The same socket by another path: the kubelet must hear of it.
+    let endpoint = scene.node.root().join("by-another-path.sock");
+    std::os::unix::fs::symlink(driver.path(), &endpoint).unwrap();
+    let loud = format!("[drivers.{NAME:?}]\nendpoint = {endpoint:?}\n");
+    scene.node.write_default_config(&[], &loud);
+    scene.command(&["reload"]);
+    bed::eventually("the new endpoint", SOON, || {
+        kubelet.registered().get(NAME) == Some(&endpoint.display().to_string())
+    });
+    scene.phase(NAME, "registered");
+    drop(driver);
+}
+
+#[test]
+fn a_bad_configuration_is_refused_and_changes_nothing() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let mark = kubelet.mark();
+    let before = scene.registrar.status().unwrap();
+    for (bad, words) in [
+        ("no_such_key = 1\n", "no_such_key"),
+        ("[drivers.\"a\"]\ncsi_socket = \"relative\"\n", "csi_socket"),
+        ("[broken\n", "config.toml"),
+    ] {
+        scene.node.write_config(bad);
+        let output = scene.registrar.run_cli(["reload"]);
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
+        assert_eq!(scene.registrar.status().unwrap(), before);
+    }
+    crate::scene::nothing_since(&kubelet, mark);
+}
+
+#[test]
+fn a_hangup_does_the_same() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let mark = kubelet.mark();
+    let _other = scene.driver(OTHER);
+    scene.node.write_default_config(&[NAME, OTHER], "");
+    scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
+    kubelet.wait_registered(OTHER, SOON);
+    untouched(&kubelet, mark, NAME);
+}

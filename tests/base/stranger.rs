@@ -1,0 +1,135 @@
+//! Somebody on a Unix socket who does not speak gRPC: a rival, a babbler, a fickle driver.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::socket::{Shutdown, shutdown};
+
+/// Listens until it is dropped; its socket file stays behind, as after a kill.
+pub(crate) struct Stranger {
+    listener: UnixListener,
+    ended: Arc<AtomicBool>,
+    met: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stranger {
+    /// Takes every connection and keeps it open, without a word.
+    pub(crate) fn silent(path: &Path) -> Stranger {
+        Stranger::listen(path, Some)
+    }
+
+    /// Closes every connection at once.
+    pub(crate) fn curt(path: &Path) -> Stranger {
+        Stranger::listen(path, |_| None)
+    }
+
+    /// Says this on every connection, and keeps it open.
+    pub(crate) fn saying(path: &Path, words: &'static [u8]) -> Stranger {
+        Stranger::listen(path, move |mut stream| {
+            stream.write_all(words).ok().map(|()| stream)
+        })
+    }
+
+    /// Says this for ever.
+    pub(crate) fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> Stranger {
+        Stranger::listen(path, move |mut stream| {
+            thread::spawn(move || {
+                let mut said = stream.write_all(start);
+                while said.is_ok() {
+                    said = stream.write_all(again);
+                }
+            });
+            None
+        })
+    }
+
+    /// Passes everything on to `behind`, and hangs up soon after the first bytes came back.
+    pub(crate) fn fickle(path: &Path, behind: PathBuf) -> Stranger {
+        Stranger::listen(path, move |stream| {
+            let behind = UnixStream::connect(&behind).unwrap();
+            thread::spawn(move || {
+                let there = (stream.try_clone().unwrap(), behind.try_clone().unwrap());
+                let pump = thread::spawn(move || copy(there.0, there.1));
+                behind
+                    .set_read_timeout(Some(Duration::from_millis(5)))
+                    .unwrap();
+                copy(behind.try_clone().unwrap(), stream.try_clone().unwrap());
+                // The other side may have hung up first.
+                drop(stream.shutdown(std::net::Shutdown::Both));
+                drop(behind.shutdown(std::net::Shutdown::Both));
+                pump.join().unwrap();
+            });
+            None
+        })
+    }
+
+    /// How many connections came so far.
+    pub(crate) fn met(&self) -> usize {
+        self.met.load(Ordering::SeqCst)
+    }
+
+    /// `manner` hands back a connection that stays open.
+    fn listen(
+        path: &Path,
+        manner: impl Fn(UnixStream) -> Option<UnixStream> + Send + 'static,
+    ) -> Stranger {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(path).unwrap();
+        let (ended, met) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let thread = thread::spawn({
+            let (listener, ended, met) =
+                (listener.try_clone().unwrap(), ended.clone(), met.clone());
+            move || {
+                let mut held = Vec::new();
+                while let Ok((stream, _)) = listener.accept() {
+                    if ended.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    met.fetch_add(1, Ordering::SeqCst);
+                    held.extend(manner(stream));
+                }
+            }
+        });
+        Stranger {
+            listener,
+            ended,
+            met,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Wakes the thread out of accept.
+        shutdown(self.listener.as_raw_fd(), Shutdown::Both).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Until either side ends, or `from` has nothing more to say after its first words.
+fn copy(mut from: UnixStream, mut to: UnixStream) {
+    let mut buffer = [0; 4096];
+    let mut heard = false;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                heard = true;
+                if to.write_all(&buffer[..length]).is_err() {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && !heard => {}
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What systemd is told, and when.
+
+use std::time::{Duration, Instant};
+
+use bed::{Behaviour, Layout, NotifySocket, eventually, never};
+
+use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene};
+use crate::stranger::Stranger;
+
+/// A scene that systemd would run, with this `[service]` table; not started yet.
+fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {
+    let more = format!("[service]\n{service}\n");
+    let scene = Scene::new(Layout::TwoDirectories, drivers, &more);
+    let notify = NotifySocket::bind(scene.node.root().join("notify"));
+    (scene.with_env("NOTIFY_SOCKET", notify.path()), notify)
+}
+
+#[test]
+fn ready_comes_at_once_by_default_with_a_line_of_truth() {
+    let (mut scene, notify) = under_systemd(&[NAME, OTHER], "");
+    scene.registrar.start();
+    let ready = notify.wait_for("READY=1", SOON);
+    let missing = scene.node.csi_socket(NAME);
+    let status = &ready.fields["STATUS"];
+    let expected = format!(
+        "0 of 2 drivers registered; {NAME}: waiting for {}",
+        missing.display()
+    );
+    assert!(status.starts_with(&expected), "{status}");
+    assert!(status.ends_with("; and 1 more"), "{status}");
+    // When READY is there, so is the control socket.
+    assert!(scene.registrar.status().unwrap().ready);
+    let kubelet = scene.kubelet();
+    let _drivers = [scene.driver(NAME), scene.driver(OTHER)];
+    kubelet.wait_registered(NAME, SOON);
+    eventually("the last line is true", SOON, || {
+        let status = notify.status();
+        let told = status.as_deref() == Some("2 of 2 drivers registered");
+        told.then_some(()).ok_or(format!("{status:?}"))
+    });
+    assert_eq!(notify.count("READY=1"), 1);
+}
+
+#[test]
+fn ready_when_serving_waits_for_the_driver_and_not_for_the_kubelet() {
+    let (mut scene, notify) = under_systemd(&[NAME], "ready_when = \"serving\"");
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-driver");
+    never("READY", A_WHILE, || notify.count("READY=1") > 0);
+    assert!(!scene.registrar.status().unwrap().ready);
+    let patience: u64 = notify
+        .latest("EXTEND_TIMEOUT_USEC")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(patience >= 60_000_000, "{patience}");
+    let _driver = scene.driver(NAME);
+    notify.wait_for("READY=1", SOON);
+    scene.wait_published(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+}
+
+#[test]
+fn ready_when_registered_waits_for_the_kubelet() {
+    let (mut scene, notify) = under_systemd(&[NAME], "ready_when = \"registered\"");
+    let _driver = scene.driver(NAME);
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-kubelet");
+    never("READY", A_WHILE, || notify.count("READY=1") > 0);
+    let _kubelet = scene.kubelet();
+    let ready = notify.wait_for("READY=1", SOON);
+    assert!(ready.says("STATUS=1 of 1 drivers registered"), "{ready:?}");
+}
+
+#[test]
+fn ready_is_never_held_back_longer_than_ready_timeout() {
+    let (mut scene, notify) = under_systemd(
+        &[NAME],
+        "ready_when = \"registered\"\nready_timeout = \"1500ms\"",
+    );
+    let start = Instant::now();
+    scene.registrar.start();
+    let ready = notify.wait_for("READY=1", SOON);
+    assert!(ready.at - start >= Duration::from_millis(1500));
+    assert!(scene.registrar.status().unwrap().ready);
+    assert_eq!(scene.phase(NAME, "waiting-for-driver").registrations, 0);
+}
+
+#[test]
+fn the_end_is_told_with_what_becomes_of_the_drivers() {
+    let (mut scene, notify) = under_systemd(&[NAME], "");
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    assert_eq!(scene.registrar.stop().code(), Some(0));
+    let stopping = notify.wait_for("STOPPING=1", SOON);
+    assert_eq!(
+        stopping.fields["STATUS"],
+        "stopping; the drivers stay registered"
+    );
+}
+
+#[test]
+fn a_refused_configuration_is_in_the_status_until_it_is_mended() {
+    let (mut scene, notify) = under_systemd(&[NAME], "");
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    scene.node.write_config("nonsense = 1\n");
+    scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
+    notify.wait_for_status("refused, the old one stays", SOON);
+    scene.node.write_default_config(&[NAME], "");
+    scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
+    eventually("the refusal is over", SOON, || {
+        notify
+            .status()
+            .is_some_and(|status| status.starts_with("0 of 1"))
+    });
+}
+
+#[test]
+fn the_watchdog_is_fed_also_while_a_driver_makes_trouble() {
+    let (scene, notify) = under_systemd(&[NAME, OTHER], "");
+    let mut scene = scene.with_env("WATCHDOG_USEC", "2000000");
+    let behind = scene.behaving("behind", Behaviour::named(NAME));
+    let _fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
+    scene.registrar.start();
+    eventually("five life signs", SOON, || notify.count("WATCHDOG=1") >= 5);
+    let messages = notify.messages();
+    let fed: Vec<Instant> = messages
+        .iter()
+        .filter(|message| message.says("WATCHDOG=1"))
+        .map(|message| message.at)
+        .collect();
+    let longest = fed.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+}
+
+#[test]
+fn without_a_watchdog_nothing_is_fed() {
+    let (mut scene, notify) = under_systemd(&[NAME], "");
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    never("a life sign", A_WHILE, || notify.count("WATCHDOG=1") > 0);
+}

@@ -15,6 +15,7 @@ use tonic::{Response, async_trait};
 
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
+use crate::link::sweep::sweep_stage;
 use crate::proto::control::control_client::ControlClient;
 use crate::proto::control::control_server::{Control, ControlServer};
 use crate::proto::control::{Done, DriverRequest, ReloadRequest, Status, StatusRequest};
@@ -63,6 +64,7 @@ pub(crate) fn serve(
 ) -> Result<Task, ControlError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     // The lock in this directory is ours, so whatever is there is a leftover.
+    sweep_stage(directory);
     let listener = Staged::bind(directory)
         .and_then(|staged| staged.put(path))
         .map_err(|source| ControlError {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::driver::Record;
+use crate::identity::Identity;
 
 /// Raised when an older program could no longer read the file.
 const FORMAT: u32 = 1;
@@ -19,7 +20,16 @@ const FORMAT: u32 = 1;
 pub(crate) struct State {
     format: u32,
     boot_id: String,
+    /// The sockets by which a kubelet shows that it has started, as they were.
+    #[serde(default)]
+    pub(crate) signs: BTreeMap<PathBuf, Identity>,
     pub(crate) drivers: BTreeMap<String, Record>,
+}
+
+/// The one thing that every format has, whatever else is in it.
+#[derive(Deserialize)]
+struct Header {
+    format: u32,
 }
 
 /// Why a state file was not trusted.
@@ -36,34 +46,38 @@ enum Distrust {
 }
 
 impl State {
-    pub(crate) fn new(drivers: BTreeMap<String, Record>) -> State {
+    pub(crate) fn new(
+        signs: BTreeMap<PathBuf, Identity>,
+        drivers: BTreeMap<String, Record>,
+    ) -> State {
         State {
             format: FORMAT,
             boot_id: boot_id(),
+            signs,
             drivers,
         }
     }
 
     /// Reads what an earlier run wrote. What cannot be trusted is as good as nothing.
-    pub(crate) fn load(path: &Path) -> BTreeMap<String, Record> {
+    pub(crate) fn load(path: &Path) -> Option<State> {
+        remove_staged(path);
         match State::read(path) {
-            Ok(state) => state.drivers,
-            Err(Distrust::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => {
-                BTreeMap::new()
-            }
+            Ok(state) => Some(state),
+            Err(Distrust::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(why) => {
                 tracing::warn!(path = %path.display(), %why, "the state file is not trusted");
-                BTreeMap::new()
+                None
             }
         }
     }
 
     fn read(path: &Path) -> Result<State, Distrust> {
         let text = fs::read(path)?;
-        let state: State = serde_json::from_slice(&text)?;
-        if state.format > FORMAT {
-            return Err(Distrust::Newer(state.format));
+        let Header { format } = serde_json::from_slice(&text)?;
+        if format > FORMAT {
+            return Err(Distrust::Newer(format));
         }
+        let state: State = serde_json::from_slice(&text)?;
         if state.boot_id != boot_id() {
             return Err(Distrust::OtherBoot);
         }
@@ -86,6 +100,17 @@ impl State {
 
 fn staged(path: &Path) -> PathBuf {
     path.with_extension("json.new")
+}
+
+/// A write that was cut short leaves this behind, and there may be nothing to write for long.
+fn remove_staged(path: &Path) {
+    let staged = staged(path);
+    match fs::remove_file(&staged) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary file");
+        }
+        Ok(()) | Err(_) => {}
+    }
 }
 
 /// Pids, start times and inodes mean nothing after a reboot.

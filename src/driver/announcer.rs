@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::CALL_CHECK;
 use crate::backoff::Backoff;
+use crate::kubelet::Process;
 use crate::moment::Moment;
 
 /// A kubelet registers within about a second of the link; this is when it is late.
@@ -24,6 +25,8 @@ pub(crate) struct Announcer {
     /// Announcements since there was a reason to hope.
     tries: u32,
     refused: bool,
+    /// The kubelet said no since the last announcement, and that was counted as a try.
+    counted: bool,
     /// Announcements in a row that no kubelet has answered with a question.
     unanswered: u32,
     path: Path,
@@ -39,10 +42,10 @@ enum Path {
     Fine,
     /// It may have met the link while nobody served it, and sit in its back-off for the path.
     Doubtful,
-    /// It has called through it. Before 1.36 a kubelet holds a path that failed after that as
+    /// This process has called through it. Before 1.36 a kubelet holds a path that failed after that as
     /// registered, and takes the driver away by its name when it lets go of the path, which may be
     /// minutes later. Such a path is never given up for another.
-    Called,
+    Called(Option<Process>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +71,7 @@ impl Announcer {
             next: Next::Resting,
             tries: 0,
             refused: false,
+            counted: false,
             unanswered: 0,
             path: Path::Fine,
             last: None,
@@ -98,14 +102,17 @@ impl Announcer {
     }
 
     /// A kubelet asked who we are. That proves nothing, but the path is not in its back-off.
-    pub(crate) fn asked(&mut self) {
+    pub(crate) fn asked(&mut self, caller: Option<Process>) {
         self.unanswered = 0;
-        self.path = Path::Called;
+        self.path = Path::Called(caller);
     }
 
-    /// A kubelet that still runs may have called through the link's path.
-    pub(crate) fn was_called(&self) -> bool {
-        self.path == Path::Called
+    /// Who has called through the link's path.
+    pub(crate) fn caller(&self) -> Option<Process> {
+        match self.path {
+            Path::Called(caller) => caller,
+            Path::Fine | Path::Doubtful => None,
+        }
     }
 
     /// The kubelet said no.
@@ -113,12 +120,14 @@ impl Announcer {
         self.refused = true;
         self.wait(now);
         self.tries = self.tries.saturating_add(1);
+        self.counted = true;
     }
 
     /// The kubelet said yes: nothing more to announce.
-    pub(crate) fn settled(&mut self) {
+    pub(crate) fn settled(&mut self, kubelet: Option<Process>) {
         *self = Announcer {
-            path: Path::Called,
+            path: Path::Called(kubelet),
+            last: self.last,
             ..Announcer::new()
         };
     }
@@ -134,15 +143,11 @@ impl Announcer {
         self.wait(now);
     }
 
-    /// The kubelet has ended, and its back-off with it.
-    pub(crate) fn ended(&mut self, now: Moment) {
+    /// A kubelet has ended or started, and its back-off is gone with it. An end is mostly half of
+    /// a restart, whose other half cannot be seen where the root directory is not the kubelet's.
+    pub(crate) fn restarted(&mut self, now: Moment) {
         self.renewed(now);
         self.path = Path::Fine;
-    }
-
-    /// A kubelet has started.
-    pub(crate) fn started(&mut self, now: Moment) {
-        self.ended(now);
         self.sign = true;
     }
 
@@ -167,7 +172,9 @@ impl Announcer {
             return Verdict::Wait;
         }
         self.sign = false;
-        self.tries = self.tries.saturating_add(1);
+        if !std::mem::take(&mut self.counted) {
+            self.tries = self.tries.saturating_add(1);
+        }
         if kubelet_there {
             self.unanswered = self.unanswered.saturating_add(1);
         }
@@ -180,12 +187,19 @@ impl Announcer {
 
     /// Makes equal situations equal, for the search over all states.
     #[cfg(test)]
-    pub(crate) fn normalise(&mut self, time: impl Fn(Moment) -> Moment) {
+    pub(crate) fn normalise(
+        &mut self,
+        time: impl Fn(Moment) -> Moment,
+        runs: impl Fn(u32) -> bool,
+    ) {
         if let Next::At(at) = &mut self.next {
             *at = time(*at);
         }
         self.last = self.last.map(|_| time(Moment::default()));
         self.tries = 0;
+        if let Path::Called(Some(caller)) = &mut self.path {
+            caller.pid = u32::from(runs(caller.pid));
+        }
         self.unanswered = self.unanswered.min(2);
     }
 
@@ -260,7 +274,23 @@ mod tests {
                 .all(|(_, verdict)| *verdict == Verdict::Announce)
         );
         let seconds: Vec<u64> = made.iter().map(|(at, _)| *at).collect();
-        assert_eq!(seconds, [3, 15, 39, 87, 183, 303, 423, 543]);
+        assert_eq!(seconds, [3, 9, 21, 45, 93, 189, 309, 429]);
+    }
+
+    #[test]
+    fn a_kubelet_that_refuses_each_announcement_doubles_the_wait_each_time() {
+        let mut announcer = Announcer::new();
+        let mut now = Moment(0);
+        announcer.published(now);
+        let mut seconds = Vec::new();
+        for _ in 0..6 {
+            announcer.refused(now);
+            now = announcer.due().unwrap();
+            assert_eq!(announcer.decide(now, true, false), Verdict::Announce);
+            announcer.published(now);
+            seconds.push(now.0 / 1000);
+        }
+        assert_eq!(seconds, [3, 9, 21, 45, 93, 189]);
     }
 
     #[test]
@@ -283,7 +313,7 @@ mod tests {
     fn without_a_kubelet_one_announcement_for_a_sign_and_then_every_five_minutes() {
         let mut announcer = Announcer::new();
         announcer.published(Moment(0));
-        announcer.started(Moment(1000));
+        announcer.restarted(Moment(1000));
         let made = times(&mut announcer, Moment(1000), false, 3);
         let seconds: Vec<u64> = made.iter().map(|(at, _)| *at).collect();
         assert_eq!(seconds[0], 4);

@@ -54,6 +54,9 @@ pub(crate) struct Driver {
     /// The link is not published before this.
     not_before: Option<Moment>,
     standing: Standing,
+    /// The driver as it was when a kubelet last asked. The driver may be another by the time the
+    /// kubelet says how it went, and the cluster then knows the one that was asked about.
+    asked: Option<Answer>,
     withdrawal: Option<Withdrawal>,
     announcer: Announcer,
     /// Somebody asked for an announcement by hand.
@@ -136,7 +139,7 @@ pub(crate) enum Event {
     SocketSeen(Seen),
     /// What was seen at the link's place.
     LinkSeen(Seen),
-    KubeletAsked,
+    KubeletAsked(Option<Process>),
     /// Through the link as it was when the kubelet asked, if it asked on the same connection.
     KubeletRegistered {
         kubelet: Option<Process>,
@@ -219,6 +222,7 @@ impl Driver {
             slot: Slot::default(),
             not_before: None,
             standing: Standing::Unregistered(Why::NotYet),
+            asked: None,
             withdrawal: None,
             announcer: Announcer::new(),
             asked_by_hand: false,
@@ -238,7 +242,7 @@ impl Driver {
             Event::LinkBlocked(obstacle) => self.link_blocked(obstacle, now),
             Event::SocketSeen(seen) => self.socket_seen(&seen, now),
             Event::LinkSeen(seen) => self.link_seen(seen, now),
-            Event::KubeletAsked => self.kubelet_asked(),
+            Event::KubeletAsked(caller) => self.kubelet_asked(caller),
             Event::KubeletRegistered { kubelet, through } => {
                 self.kubelet_registered(kubelet, through.as_ref())
             }
@@ -369,7 +373,7 @@ impl Driver {
     ) {
         self.socket.normalise(&identity, &time);
         self.link.normalise(&identity, &time);
-        self.announcer.normalise(&time);
+        self.announcer.normalise(&time, &runs);
         self.not_before = self.not_before.map(&time);
         self.held_until = self.held_until.map(&time);
         if let Contact::Silent { since, .. } = &mut self.contact {
@@ -487,8 +491,9 @@ impl Driver {
         self.announcer.renewed(now);
     }
 
-    fn kubelet_asked(&mut self) -> Vec<Effect> {
-        self.announcer.asked();
+    fn kubelet_asked(&mut self, caller: Option<Process>) -> Vec<Effect> {
+        self.asked = self.answer().cloned();
+        self.announcer.asked(caller);
         Vec::new()
     }
 
@@ -497,18 +502,20 @@ impl Driver {
         kubelet: Option<Process>,
         through: Option<&Identity>,
     ) -> Vec<Effect> {
+        let asked = self.asked.take();
+        let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.name));
         // A kubelet de-registers what it found through a link that is no longer there. If it has
         // seen the new one, it says yes once more; if not, we announce.
         let link = self.link.identity();
         let stands =
             link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
-        if stands && let Some(answer) = self.last_answer().cloned() {
+        if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
             self.standing = Standing::Registered(Registration {
                 kubelet,
                 answer,
                 terms: self.terms.clone(),
             });
-            self.announcer.settled();
+            self.announcer.settled(kubelet);
         }
         Vec::new()
     }
@@ -519,6 +526,7 @@ impl Driver {
         error: String,
         now: Moment,
     ) -> Vec<Effect> {
+        self.asked = None;
         if let Standing::Registered(registration) = &self.standing
             && registration.kubelet == kubelet
             && error.contains("already registered")
@@ -541,9 +549,10 @@ impl Driver {
             return Vec::new();
         }
         self.standing = Standing::Unregistered(Why::KubeletEnded);
-        self.announcer.ended(now);
-        // Nobody holds the link now, so going back to the plain name costs nothing.
-        if self.slot == Slot::default() {
+        self.announcer.restarted(now);
+        // Nobody holds the link now, so going back to the plain name costs nothing; but the next
+        // kubelet may have asked through it before we heard of the end of the last.
+        if self.slot == Slot::default() || self.asked.is_some() {
             Vec::new()
         } else {
             self.move_link(Slot::default())
@@ -563,7 +572,7 @@ impl Driver {
             }
             Standing::Unregistered(_) => {}
         }
-        self.announcer.started(now);
+        self.announcer.restarted(now);
         Vec::new()
     }
 

@@ -17,9 +17,9 @@ pub(crate) struct Record {
     /// The driver as last registered, with the kubelet that did it.
     pub(crate) registration: Option<Registered>,
     pub(crate) link: Option<RecordedLink>,
-    /// A kubelet has called through the link's path.
+    /// Who has called through the link's path.
     #[serde(default)]
-    pub(crate) called: bool,
+    pub(crate) called_by: Option<Process>,
     pub(crate) withdrawn_by_hand: bool,
 }
 
@@ -60,26 +60,26 @@ impl Driver {
             name: self.name.clone(),
             registration,
             link,
-            called: self.announcer.was_called(),
+            called_by: self.announcer.caller(),
             withdrawn_by_hand: self.withdrawal == Some(Withdrawal::ByHand),
         }
     }
 
     /// Takes up what was written down, as far as it still holds: `link` is the link of ours that
-    /// stands at the recorded place now, and the registration's kubelet is known to run.
+    /// stands at the recorded place now. A kubelet without a pid counts as one that runs.
     pub(crate) fn restore(
         &mut self,
         record: &Record,
         link: Option<Identity>,
-        kubelet_runs: bool,
+        runs: impl Fn(Process) -> bool,
         now: Moment,
     ) {
         self.name.clone_from(&record.name);
         if record.withdrawn_by_hand {
             self.withdrawal = Some(Withdrawal::ByHand);
         }
-        if record.called {
-            self.announcer.asked();
+        if let Some(caller) = record.called_by.filter(|caller| runs(*caller)) {
+            self.announcer.asked(Some(caller));
         }
         let Some(found) = link else { return };
         self.slot = record
@@ -93,7 +93,7 @@ impl Driver {
             .is_some_and(|link| link.identity.is_same_object(&found));
         self.link.stood(found);
         match &record.registration {
-            Some(registered) if same && kubelet_runs => {
+            Some(registered) if same && registered.kubelet.is_none_or(runs) => {
                 self.standing = Standing::Registered(Registration {
                     kubelet: registered.kubelet,
                     answer: registered.answer.clone(),

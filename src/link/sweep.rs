@@ -40,6 +40,15 @@ pub(crate) fn sweep(layout: &Layout, kept: &BTreeSet<PathBuf>) {
     }
 }
 
+/// Removes the sockets that a run which was killed left under temporary names in `directory`.
+pub(crate) fn sweep_stage(directory: &Path) {
+    for entry in entries(directory) {
+        if is_staged(&entry.file_name()) && is_dead_socket(&entry) {
+            remove(&entry.path(), "a temporary file of ours");
+        }
+    }
+}
+
 fn entries(directory: &Path) -> Vec<DirEntry> {
     match fs::read_dir(directory) {
         Ok(entries) => entries.filter_map(Result::ok).collect(),

@@ -20,7 +20,7 @@ const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum Call {
     /// Somebody asked who we are.
-    Asked,
+    Asked { pid: Option<u32> },
     /// A kubelet said how the registration went. It has its answer when `heard` is used or gone.
     Told {
         outcome: Outcome,
@@ -127,7 +127,7 @@ impl Visit {
             };
         }
         if !self.desk.asked.swap(true, Ordering::AcqRel) {
-            (self.desk.tell)(Call::Asked);
+            (self.desk.tell)(Call::Asked { pid: self.peer.pid });
         }
         Some(offer)
     }

@@ -19,6 +19,7 @@ use crate::kubelet::Process;
 use crate::link::layout::Layout;
 use crate::link::sweep::sweep;
 use crate::moment::Moment;
+use crate::registration::Service;
 use crate::registration::desk::Desk;
 use crate::state::State;
 use crate::systemd::notifier::Notifier;
@@ -54,22 +55,36 @@ impl Supervisor {
             settings,
             reread,
         };
-        let records = supervisor
-            .state
-            .as_deref()
-            .map(State::load)
-            .unwrap_or_default();
+        let records = supervisor.recall();
         supervisor.sweep(&records);
         supervisor.watch_signs();
         let ids: Vec<String> = supervisor.settings.drivers.keys().cloned().collect();
         for id in ids {
-            supervisor.add(&id, records.get(&id));
+            supervisor.add(&id, records.get(&id), None);
         }
         supervisor.plan_resync();
         supervisor
     }
 
-    pub(super) fn add(&mut self, id: &str, record: Option<&Record>) {
+    /// What an earlier run wrote down.
+    fn recall(&self) -> BTreeMap<String, Record> {
+        let Some(state) = self.state.as_deref().and_then(State::load) else {
+            return BTreeMap::new();
+        };
+        let mut records = state.drivers;
+        // A kubelet in another pid namespace has no pid whose end could be seen: that another one
+        // has started is all that tells.
+        if self.kubelets.started_since(&state.signs) {
+            for record in records.values_mut() {
+                record
+                    .registration
+                    .take_if(|registered| registered.kubelet.is_none());
+            }
+        }
+        records
+    }
+
+    pub(super) fn add(&mut self, id: &str, record: Option<&Record>, service: Option<Service>) {
         let id: DriverId = id.into();
         let settings = self.settings.driver(&id);
         let (heard, called) = (self.reporter.clone(), self.reporter.clone());
@@ -81,6 +96,7 @@ impl Supervisor {
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
         let mut entry = Entry::new(settings, contact, Arc::new(desk));
+        entry.service = service;
         if let Some(record) = record {
             self.restore(&mut entry, record);
         }
@@ -90,12 +106,6 @@ impl Supervisor {
 
     /// Takes up a record as far as it still holds.
     pub(super) fn restore(&mut self, entry: &mut Entry, record: &Record) {
-        let kubelet = record
-            .registration
-            .as_ref()
-            .and_then(|registration| registration.kubelet);
-        // A kubelet without a pid cannot be seen to have ended; what it does when it starts can.
-        let runs = kubelet.is_none_or(Process::is_running);
         let link = record.name.as_ref().and_then(|name| {
             let slot = record
                 .link
@@ -104,7 +114,10 @@ impl Supervisor {
                 .unwrap_or_default();
             self.standing_link(name, slot)
         });
-        entry.driver.restore(record, link, runs, self.now());
+        // Of the kubelets without a pid, those that have ended were left out of the records.
+        entry
+            .driver
+            .restore(record, link, Process::is_running, self.now());
         if let Some(kubelet) = entry.driver.kubelet() {
             self.watch_kubelet(kubelet);
         }

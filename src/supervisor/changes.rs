@@ -53,7 +53,7 @@ impl Supervisor {
         }
     }
 
-    fn look_at_signs(&mut self) {
+    pub(super) fn look_at_signs(&mut self) {
         if self.kubelets.has_started() {
             tracing::info!("a kubelet has started");
             self.apply_to_all(&Event::KubeletStarted);

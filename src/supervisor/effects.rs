@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::entry::{link_place, socket_place};
 use super::{DriverId, Report, Supervisor, tell};
+use crate::backoff::Backoff;
 use crate::driver::{Effect, Event, Seen};
 use crate::identity::Identity;
 use crate::journal::message_id;
@@ -20,8 +21,8 @@ use crate::registration::Service;
 use crate::socket::{Knock, is_alive, knock};
 use crate::task::Task;
 
-/// How soon an owner is called on again that lives and hangs up on us.
-const CALL_AGAIN: Duration = Duration::from_secs(1);
+/// How soon an owner that closed our connection is called again.
+const CALL_AGAIN: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_secs(1));
 
 impl Supervisor {
     /// Applies `event`, and each outcome before the next effect: the machine decides with the
@@ -200,14 +201,18 @@ impl Supervisor {
 
 /// Resolves when nobody listens at `path` any more.
 async fn owner_ended(path: &Path) {
+    let mut calls = 0;
     while let Knock::Alive(stream) = knock(path) {
         if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
             let mut greeting = [0; 256];
             // A server may greet us first; only the end of the stream means anything.
             while matches!(stream.read(&mut greeting).await, Ok(read) if read > 0) {}
         }
+        // A process that ends may close our connection a moment before its socket. A server that
+        // hangs up on silent callers is called more and more slowly.
         if is_alive(path) {
-            sleep(CALL_AGAIN).await;
+            sleep(CALL_AGAIN.delay(calls)).await;
+            calls += 1;
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::effects::remove;
+use super::entry::Entry;
 use super::{DriverId, Subject, Supervisor, root};
 use crate::config::OnStop;
-use crate::driver::Record;
 use crate::link::layout::Layout;
 use crate::systemd;
 use crate::systemd::job::{self, Job};
@@ -79,7 +79,7 @@ impl Supervisor {
     }
 
     /// Ends all that runs for a driver, and leaves what stands on disk alone.
-    pub(super) fn forget(&mut self, id: &DriverId) -> Option<Record> {
+    pub(super) fn forget(&mut self, id: &DriverId) -> Option<Entry> {
         let entry = self.entries.remove(id)?;
         self.schedule.set(id, None);
         self.watcher
@@ -91,7 +91,7 @@ impl Supervisor {
             self.watcher.unfollow(path, &Subject::Link(id.clone()));
         }
         self.names.retain(|_, holder| holder != id);
-        Some(entry.driver.record())
+        Some(entry)
     }
 
     pub(super) fn move_to_new_directories(&mut self) {

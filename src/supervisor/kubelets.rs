@@ -1,6 +1,6 @@
 //! The kubelets that we know of: those that spoke to us, and the signs of one that starts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -54,6 +54,22 @@ impl Kubelets {
     /// Sockets to watch for a kubelet's start.
     pub(crate) fn signs(&self) -> Vec<PathBuf> {
         self.seen.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The signs as they were at the last look, to be written down.
+    pub(crate) fn marks(&self) -> BTreeMap<PathBuf, Identity> {
+        let there = |(path, seen): &(PathBuf, Option<Identity>)| {
+            seen.clone().map(|identity| (path.clone(), identity))
+        };
+        self.seen.iter().filter_map(there).collect()
+    }
+
+    /// A kubelet has started since the signs were as in `marks`.
+    pub(crate) fn started_since(&self, marks: &BTreeMap<PathBuf, Identity>) -> bool {
+        let new = |(path, seen): &(PathBuf, Option<Identity>)| {
+            seen.is_some() && seen.as_ref() != marks.get(path)
+        };
+        self.seen.iter().any(new)
     }
 
     /// A kubelet is there: it listens on its own socket, or one that spoke to us still runs.

@@ -181,11 +181,11 @@ impl Supervisor {
                 self.heard(&id, Some(&why));
                 self.apply(&id, Event::DriverSilent(why));
             }
-            Report::Called(id, Call::Asked) => {
+            Report::Called(id, Call::Asked { pid }) => {
                 if let Some(entry) = self.entries.get(&id) {
                     entry.desk.took_asked();
                 }
-                self.apply(&id, Event::KubeletAsked);
+                self.apply(&id, Event::KubeletAsked(pid.and_then(Process::of)));
             }
             Report::Called(
                 id,
@@ -224,6 +224,9 @@ impl Supervisor {
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
         }
+        // A kubelet shows that it has started before it speaks: seen the other way round, the sign
+        // would end the registration that it has just made.
+        self.look_at_signs();
         // The registration came through the link as it is now, or does not count.
         self.look_at_link(id);
         let Some(entry) = self.entries.get_mut(id) else {

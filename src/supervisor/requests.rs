@@ -155,8 +155,10 @@ impl Supervisor {
                 .get(&id)
                 .is_some_and(|entry| entry.settings != self.settings.driver(&id))
             {
-                let record = self.forget(&id);
-                self.add(&id, record.as_ref());
+                // The socket that it serves stays in service until the new one is in its place.
+                if let Some(entry) = self.forget(&id) {
+                    self.add(&id, Some(&entry.driver.record()), entry.service);
+                }
             }
         }
         if moved {
@@ -170,7 +172,7 @@ impl Supervisor {
             .cloned()
             .collect();
         for id in missing {
-            self.add(&id, None);
+            self.add(&id, None, None);
         }
         self.unsaved = true;
         tracing::info!(

@@ -37,7 +37,7 @@ impl Supervisor {
             .entries
             .iter()
             .map(|(id, entry)| (id.to_string(), entry.driver.record()));
-        match State::new(records.collect()).save(path) {
+        match State::new(self.kubelets.marks(), records.collect()).save(path) {
             Ok(()) if std::mem::take(&mut self.save_failing) => {
                 tracing::info!(path = %path.display(), "the state can be written again");
             }

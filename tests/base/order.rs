@@ -201,7 +201,7 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
         let (scene, mut driver, kubelet) = Scene::registered(layout);
         let mark = kubelet.mark();
         driver.restart(Behaviour::named(NAME));
-        scene.reason(NAME, "registered", "registered by the kubelet, pid");
+        scene.reason(NAME, "registered", "by the kubelet, pid");
         driver.stop();
         scene.reason(
             NAME,

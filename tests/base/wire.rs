@@ -28,7 +28,7 @@ fn get_info_and_notify_are_answered_on_the_socket_and_through_the_link() {
             notify(path, None).unwrap();
             let status = scene.phase(NAME, "registered");
             assert_eq!(status.registrations, count as u64 + 1);
-            let words = format!("registered by the kubelet, pid {}", std::process::id());
+            let words = format!("by the kubelet, pid {}", std::process::id());
             assert_eq!(status.reason, Some(words));
         }
     });

@@ -56,7 +56,7 @@ fn events(row: &str, driver: &Driver) -> Event {
         "link is another of ours" => Event::LinkSeen(Seen::Ours(Identity::numbered(77))),
         "link is gone" => Event::LinkSeen(Seen::NotOurs),
         "socket is gone" => Event::SocketSeen(Seen::NotOurs),
-        "kubelet asks" => Event::KubeletAsked,
+        "kubelet asks" => Event::KubeletAsked(Some(KUBELET)),
         "kubelet registers" => registered(),
         "kubelet registers through another link" => Event::KubeletRegistered {
             kubelet: Some(KUBELET),
@@ -257,7 +257,7 @@ fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
     let link = record.link.clone().unwrap().identity;
     let restore = |link, runs| {
         let mut driver = Driver::new(None, before.terms().clone());
-        driver.restore(&record, link, runs, NOW);
+        driver.restore(&record, link, |_| runs, NOW);
         driver
     };
     assert_eq!(restore(Some(link.clone()), true).phase(), Registered);

@@ -417,6 +417,9 @@ impl World {
             if let Some(link) = &mut record.link {
                 link.identity = Identity::numbered(numbers.of(link.identity.number()));
             }
+            if let Some(caller) = &mut record.called_by {
+                *caller = process(u32::from(caller.pid == self.pid));
+            }
             if let Some(kubelet) = record
                 .registration
                 .as_mut()
@@ -477,11 +480,7 @@ impl World {
                     .our_links()
                     .get(&slot)
                     .map(|link| Identity::numbered(*link));
-                let kubelet = record
-                    .registration
-                    .as_ref()
-                    .and_then(|registered| registered.kubelet);
-                let runs = self.kubelet.is_some() && kubelet == Some(process(self.pid));
+                let runs = |kubelet| self.kubelet.is_some() && kubelet == process(self.pid);
                 us.restore(record, link, runs, self.now);
                 self.sweep(Some(slot))?;
             }
@@ -584,7 +583,7 @@ impl World {
             .map(|(_, _, link)| link.number());
         match kubelet.work(self.now, offer, standing, node, self.us.is_some()) {
             Told::Nothing => Ok(()),
-            Told::Asked => self.apply(Event::KubeletAsked),
+            Told::Asked => self.apply(Event::KubeletAsked(Some(process(self.pid)))),
             Told::Registered => {
                 self.look_at_link()?;
                 let through = through.map(Identity::numbered);
@@ -596,7 +595,8 @@ impl World {
                     .filter(|us| us.phase() == Phase::Registered);
                 if let Some((us, (_, _, link))) = us.and_then(|us| Some((us, us.links()?))) {
                     // Which node the driver itself told the kubelet cannot be seen from here.
-                    let node = us.last_answer().map(|answer| answer.node_id.clone());
+                    let record = us.record().registration;
+                    let node = record.map(|registered| registered.answer.node_id);
                     self.held = Some((self.pid, link.number(), node.unwrap_or_default()));
                 }
                 Ok(())

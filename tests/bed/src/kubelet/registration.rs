@@ -61,6 +61,8 @@ pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result
         }
     }
 
+    let delay = world.faults().delay_before_notify;
+    sleep(delay).await;
     let error = notify_registered(world, client).await.err();
     let stands = error.is_none() || !forgets;
     world.ledger.write(Event::Notified {

@@ -162,6 +162,9 @@ pub struct Faults {
     pub lose_notify: u32,
     /// A pause after GetInfo, as a slow NodeGetInfo makes it, with the connection open.
     pub delay_after_get_info: Duration,
+    /// A pause before Notify(true), as slow writes to the API server make it: the driver is
+    /// registered, and the registrar does not know yet.
+    pub delay_before_notify: Duration,
     /// Nothing is compared: events are seen, and nothing follows from them.
     pub pause: bool,
 }

@@ -1,0 +1,200 @@
+//! kill -9 at random moments, again and again: the next start heals, and nothing foreign is touched.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bed::{Behaviour, Layout, Node, Release, Timing, eventually};
+
+use crate::scene::{KEEP, NAME, SOON, Scene, identity, kubelet};
+
+/// Numbers that the same seed gives again (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// `SEED=…` plays one run again, as far as the machine's own timing allows.
+fn seed() -> u64 {
+    let given = std::env::var("SEED").ok().map(|text| text.parse().unwrap());
+    given.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u64::from(now.subsec_nanos()) | 1 << 40
+    })
+}
+
+fn kills() -> u32 {
+    if std::env::var_os("LONG").is_some() {
+        5000
+    } else {
+        501
+    }
+}
+
+#[test]
+fn killed_at_any_moment_the_next_start_heals() {
+    let seed = seed();
+    println!("SEED={seed}");
+    let scenes = [
+        (Layout::TwoDirectories, Release::V1_24),
+        (Layout::TwoDirectories, Release::V1_36),
+        (Layout::OneDirectory, Release::V1_35),
+    ];
+    thread::scope(|scope| {
+        for (number, (layout, release)) in (1..).zip(scenes) {
+            let share = kills().div_ceil(3);
+            scope.spawn(move || loop_of_kills(layout, release, share, Dice(seed * number)));
+        }
+    });
+}
+
+fn loop_of_kills(layout: Layout, release: Release, kills: u32, mut dice: Dice) {
+    let node = Node::with_layout(layout);
+    // A kubelet that met us dead is back within a second or two.
+    let settings = kubelet(&node, release).with_timing(Timing {
+        backoff_max: Duration::from_secs(1),
+        ..Timing::faster(10)
+    });
+    let mut scene = Scene::with(node, settings, KEEP).started();
+    let (foreign, _listeners) = place_foreign_files(&scene.node);
+    scene.registrar.kill9();
+    for _ in 0..kills {
+        scene.registrar.start();
+        thread::sleep(Duration::from_millis(dice.below(5)));
+        act(&mut scene, &mut dice);
+        thread::sleep(Duration::from_micros(dice.below(30_000)));
+        scene.registrar.kill9();
+    }
+    if scene.kubelet.pid().is_none() {
+        scene.kubelet.restart();
+    }
+    scene.driver.restart(Behaviour::named(NAME));
+    let start = Instant::now();
+    scene.registrar.start();
+    scene.wait_registered();
+    println!(
+        "{layout:?} {release:?}: {kills} kills, healed in {:.1?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        look_at(foreign.keys()),
+        foreign,
+        "something foreign was touched"
+    );
+    no_temporary_file_stays(&scene.node);
+    // The kubelet's ledger is a copy, and may lag behind the registrar's word.
+    scene.settled(scene.kubelet.mark());
+    fs::write(scene.node.runtime_dir().join("state.json.new"), "{").unwrap();
+    let mark = scene.kubelet.mark();
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.ends_registered(mark, 0, 0);
+    no_temporary_file_stays(&scene.node);
+}
+
+fn no_temporary_file_stays(node: &Node) {
+    eventually("no temporary file stays", SOON, || {
+        let left = temporary_files(node);
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    });
+}
+
+fn act(scene: &mut Scene, dice: &mut Dice) {
+    match dice.below(12) {
+        0 => scene.driver.kill(),
+        1 => scene.driver.stop(),
+        2..=4 => {
+            let mut behaviour = Behaviour::named(NAME);
+            behaviour.node_id = format!("node-{}", dice.below(3));
+            scene.driver.restart(behaviour);
+        }
+        5..=6 => remove(&scene.link()),
+        7 => remove(&scene.node.reg_socket(NAME)),
+        8 => replace_link(scene),
+        9 => scene.kubelet.restart(),
+        // Undone by a later restart.
+        10 => scene.kubelet.kill9(),
+        _ => {}
+    }
+}
+
+fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => panic!("remove {}: {error}", path.display()),
+    }
+}
+
+/// The very link that the registrar would make, or one that leads nowhere, without it.
+fn replace_link(scene: &Scene) {
+    let target = fs::read_link(scene.link()).unwrap_or_else(|_| PathBuf::from("/nowhere"));
+    let made = scene.node.root().join("made");
+    remove(&made);
+    symlink(target, &made).unwrap();
+    fs::rename(made, scene.link()).unwrap();
+}
+
+type Identities = BTreeMap<PathBuf, Option<(u64, u64, i64, i64)>>;
+
+fn look_at<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Identities {
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), identity(path)))
+        .collect()
+}
+
+fn place_foreign_files(node: &Node) -> (Identities, Vec<UnixListener>) {
+    let mut paths = Vec::new();
+    let mut listeners = Vec::new();
+    for directory in [node.registry_dir(), node.kubelet_registry_dir()] {
+        let at = |name: &str| directory.join(format!("{}-{name}", paths.len()));
+        let (file, stale, living, dangling) = (
+            at("file-reg.sock"),
+            at("stale.sock"),
+            at("living.txt"),
+            at("link-reg.sock"),
+        );
+        fs::write(&file, "not ours").unwrap();
+        drop(UnixListener::bind(&stale).unwrap());
+        // Hidden from the kubelet, which would dial it.
+        let living = living.with_file_name(format!(".{}", paths.len()));
+        listeners.push(UnixListener::bind(&living).unwrap());
+        symlink("/nowhere/x-reg.sock", &dangling).unwrap();
+        paths.extend([file, stale, living, dangling]);
+    }
+    (look_at(&paths), listeners)
+}
+
+/// Names that only the middle of a change has.
+fn temporary_files(node: &Node) -> Vec<PathBuf> {
+    let directories = [
+        node.registry_dir(),
+        node.kubelet_registry_dir(),
+        node.kubelet_root(),
+        node.runtime_dir(),
+    ];
+    let entries = directories
+        .iter()
+        .flat_map(|directory| fs::read_dir(directory).unwrap())
+        .map(|entry| entry.unwrap().path());
+    let temporary = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with(".nr") || name.ends_with(".new")
+    };
+    entries.filter(temporary).collect()
+}

@@ -1,0 +1,107 @@
+//! What an earlier run left is cleaned at start; what is not ours stays.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use bed::{Layout, Node, Release, eventually};
+
+use crate::scene::{KEEP, NAME, SOON, Scene, for_each, identity, is_there, kubelet};
+
+/// A socket that nobody listens on.
+fn dead_socket(path: PathBuf) -> PathBuf {
+    drop(UnixListener::bind(&path).unwrap());
+    path
+}
+
+fn link(target: impl AsRef<Path>, path: PathBuf) -> PathBuf {
+    symlink(target, &path).unwrap();
+    path
+}
+
+fn file(path: PathBuf) -> PathBuf {
+    fs::write(&path, "not ours").unwrap();
+    path
+}
+
+fn target(node: &Node, name: &str) -> PathBuf {
+    match node.layout() {
+        Layout::TwoDirectories => node.reg_socket(name),
+        Layout::OneDirectory => format!(".{name}-reg.sock").into(),
+    }
+}
+
+/// Of a driver that is gone from the configuration, and of a run that was killed in the middle.
+fn ours(node: &Node) -> Vec<PathBuf> {
+    let (registry, theirs) = (node.registry_dir(), node.kubelet_registry_dir());
+    vec![
+        link(target(node, "gone"), node.link("gone")),
+        dead_socket(node.reg_socket("removed")),
+        link(target(node, "removed"), node.link("removed")),
+        link(target(node, "gone"), theirs.join("gone_3-reg.sock")),
+        dead_socket(registry.join(".nr0123abc")),
+        link(target(node, NAME), node.kubelet_root().join(".nr00000ff")),
+        link(target(node, "gone"), theirs.join(".nr89abcde")),
+    ]
+}
+
+fn foreign(node: &Node) -> Vec<PathBuf> {
+    let (registry, theirs) = (node.registry_dir(), node.kubelet_registry_dir());
+    vec![
+        link("/nowhere/x-reg.sock", theirs.join("x-reg.sock")),
+        link(registry.join("sub/y-reg.sock"), theirs.join("y-reg.sock")),
+        link(registry.join("y.sock"), theirs.join("y.sock")),
+        dead_socket(theirs.join("stale.sock")),
+        dead_socket(registry.join("dead.sock")),
+        file(registry.join("file-reg.sock")),
+        file(registry.join(".nr7654321")),
+        file(node.kubelet_root().join(".nr7654321")),
+        link("/nowhere", node.kubelet_root().join(".nr1111111")),
+        dead_socket(registry.join(".nr12")),
+        dead_socket(registry.join(".nr-abcdef")),
+    ]
+}
+
+#[test]
+fn leftovers_of_ours_go_and_foreign_files_stay() {
+    for_each(&Layout::ALL, |layout| {
+        let node = Node::with_layout(*layout);
+        let settings = kubelet(&node, Release::V1_36);
+        let mut scene = Scene::with(node, settings, "");
+        let node = &scene.node;
+        fs::create_dir_all(node.registry_dir()).unwrap();
+        let ours = ours(node);
+        let foreign = foreign(node);
+        let living = node.reg_socket("living");
+        let _listener = UnixListener::bind(&living).unwrap();
+        let before: Vec<_> = foreign.iter().map(|path| identity(path)).collect();
+        scene.registrar.start();
+        eventually("the leftovers go", SOON, || {
+            let left: Vec<_> = ours.iter().filter(|path| is_there(path)).collect();
+            if left.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{left:?}"))
+            }
+        });
+        scene.wait_registered();
+        assert!(scene.registrar.stop().success());
+        let after: Vec<_> = foreign.iter().map(|path| identity(path)).collect();
+        assert_eq!(after, before, "{foreign:?}");
+        assert!(is_there(&living), "somebody listens there");
+    });
+}
+
+#[test]
+fn a_driver_taken_out_of_the_configuration_leaves_nothing() {
+    let mut scene = Scene::registered(Release::V1_36);
+    scene.registrar.stop();
+    scene.node.write_default_config(&[], KEEP);
+    scene.registrar.start();
+    scene.kubelet.wait_deregistered(NAME, SOON);
+    let (link, socket) = (scene.link(), scene.node.reg_socket(NAME));
+    eventually("both are gone", SOON, || {
+        !is_there(&link) && !is_there(&socket)
+    });
+}

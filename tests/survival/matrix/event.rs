@@ -1,0 +1,260 @@
+//! What happens to a registration, and what it may cost.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use bed::driver::{Answer, Behaviour};
+use bed::kubelet::Event as Seen;
+use bed::{Release, eventually};
+use nix::sys::signal::Signal;
+use tonic::Code;
+
+use crate::scene::{KEEP, NAME, SOON, Scene, is_there, reason};
+
+/// The rows of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    OurStopAndStart,
+    OurKill,
+    DriverRestart,
+    RegSockDeleted,
+    RegistryReplaced,
+    KubeletRestart,
+    KubeletRestartWithoutDriver,
+    LinkDeleted,
+    LinkRemovedWithoutDriver,
+    LinkReplacedWithoutUs,
+    OtherNodeId,
+    NotifyLost,
+    KilledDuringTheCall,
+    KubeletDirectoryReplaced,
+    NodeGetInfoFails,
+}
+
+impl Event {
+    pub(super) const ALL: [Event; 15] = [
+        Event::OurStopAndStart,
+        Event::OurKill,
+        Event::DriverRestart,
+        Event::RegSockDeleted,
+        Event::RegistryReplaced,
+        Event::KubeletRestart,
+        Event::KubeletRestartWithoutDriver,
+        Event::LinkDeleted,
+        Event::LinkRemovedWithoutDriver,
+        Event::LinkReplacedWithoutUs,
+        Event::OtherNodeId,
+        Event::NotifyLost,
+        Event::KilledDuringTheCall,
+        Event::KubeletDirectoryReplaced,
+        Event::NodeGetInfoFails,
+    ];
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Event::OurStopAndStart => "our stop (on_stop = keep) and start",
+            Event::OurKill => "our kill -9 and start",
+            Event::DriverRestart => "driver restarts, same as before",
+            Event::RegSockDeleted => "reg.sock deleted",
+            Event::RegistryReplaced => "our registry_dir deleted and made anew",
+            Event::KubeletRestart => "kubelet restarts",
+            Event::KubeletRestartWithoutDriver => "kubelet restarts while the driver is down",
+            Event::LinkDeleted => "link deleted",
+            Event::LinkRemovedWithoutDriver => "link removed while the driver is down",
+            Event::LinkReplacedWithoutUs => "link replaced while we are down",
+            Event::OtherNodeId => "driver restarts with another node id",
+            Event::NotifyLost => "first registration, Notify lost",
+            Event::KilledDuringTheCall => "first registration, our kill -9 before Notify",
+            Event::KubeletDirectoryReplaced => {
+                "plugins_registry deleted and made anew, then kubelet restarts"
+            }
+            Event::NodeGetInfoFails => "first registration, NodeGetInfo fails for 8 s",
+        }
+    }
+
+    /// Registrations and de-registrations, the least that any kubelet of the three allows. They
+    /// are the same for all three; only the way there differs.
+    pub(super) fn least(self) -> (usize, usize) {
+        match self {
+            Event::OurStopAndStart
+            | Event::OurKill
+            | Event::DriverRestart
+            | Event::RegSockDeleted
+            | Event::RegistryReplaced => (0, 0),
+            // The first registration is one of them where the event is at its start.
+            Event::KubeletRestart
+            | Event::KubeletRestartWithoutDriver
+            | Event::NodeGetInfoFails => (1, 0),
+            // The kubelet saw the link go, or has to hear of the driver anew.
+            Event::LinkDeleted
+            | Event::LinkRemovedWithoutDriver
+            | Event::LinkReplacedWithoutUs
+            | Event::OtherNodeId
+            | Event::KubeletDirectoryReplaced => (1, 1),
+            // Before 1.36 the kubelet holds a registration that nobody knows of, and will not say
+            // so again; from 1.36 on it takes it back by itself.
+            Event::NotifyLost | Event::KilledDuringTheCall => (2, 1),
+        }
+    }
+
+    /// The scene as it is before the event.
+    pub(super) fn prepare(self, release: Release) -> Scene {
+        match self {
+            Event::NotifyLost | Event::KilledDuringTheCall | Event::NodeGetInfoFails => {
+                Scene::set(release, KEEP)
+            }
+            _ => Scene::registered(release),
+        }
+    }
+
+    pub(super) fn happen(self, scene: &mut Scene) {
+        match self {
+            Event::OurStopAndStart => {
+                assert!(scene.registrar.stop().success());
+                scene.registrar.start();
+            }
+            Event::OurKill => {
+                scene.registrar.kill9();
+                scene.registrar.start();
+            }
+            Event::DriverRestart => {
+                scene.lose_driver();
+                scene.driver.restart(Behaviour::named(NAME));
+                scene.wait_driver("the driver is back", |driver| {
+                    !reason(driver).contains("does not answer")
+                });
+            }
+            Event::RegSockDeleted => delete_reg_sock(scene),
+            Event::RegistryReplaced => replace_registry(scene),
+            Event::KubeletRestart => scene.kubelet.restart(),
+            Event::KubeletRestartWithoutDriver => {
+                scene.lose_driver();
+                scene.kubelet.restart();
+                let link = scene.link();
+                eventually("the link goes", SOON, || !is_there(&link));
+                scene.driver.restart(Behaviour::named(NAME));
+            }
+            Event::LinkDeleted => delete_link(scene),
+            Event::LinkRemovedWithoutDriver => {
+                scene.lose_driver();
+                delete_link(scene);
+                scene.wait_phase("waiting-for-driver");
+                assert!(!is_there(&scene.link()));
+                scene.driver.restart(Behaviour::named(NAME));
+            }
+            Event::LinkReplacedWithoutUs => {
+                scene.registrar.stop();
+                replace_link(scene);
+                scene.registrar.start();
+            }
+            Event::OtherNodeId => {
+                let mark = scene.kubelet.mark();
+                let mut other = Behaviour::named(NAME);
+                other.node_id = "node-2".to_owned();
+                scene.driver.restart(other);
+                scene.kubelet.wait_for(
+                    "register node-2",
+                    mark,
+                    SOON,
+                    |event| matches!(event, Seen::Register { node_id, .. } if node_id == "node-2"),
+                );
+            }
+            Event::NotifyLost => {
+                scene.kubelet.fault(|faults| faults.lose_notify = 1);
+                scene.registrar.start();
+            }
+            Event::KilledDuringTheCall => kill_during_the_call(scene),
+            Event::KubeletDirectoryReplaced => replace_kubelet_directory(scene),
+            Event::NodeGetInfoFails => fail_node_get_info(scene),
+        }
+    }
+}
+
+fn delete_link(scene: &Scene) {
+    fs::remove_file(scene.link()).unwrap();
+    scene.kubelet.wait_deregistered(NAME, SOON);
+}
+
+/// By the very link that we would make, which only its identity tells from ours.
+fn replace_link(scene: &Scene) {
+    let target = fs::read_link(scene.link()).unwrap();
+    fs::remove_file(scene.link()).unwrap();
+    symlink(target, scene.link()).unwrap();
+    scene.kubelet.wait_deregistered(NAME, SOON);
+}
+
+fn delete_reg_sock(scene: &Scene) {
+    let socket = scene.node.reg_socket(NAME);
+    fs::remove_file(&socket).unwrap();
+    eventually("reg.sock is back", SOON, || is_there(&socket));
+}
+
+fn replace_registry(scene: &Scene) {
+    let registry = scene.node.registry_dir();
+    // The registrar may be quicker than the rest of the removal.
+    eventually("the directory goes", SOON, || {
+        fs::remove_dir_all(&registry).map_err(|error| error.to_string())
+    });
+    fs::create_dir_all(&registry).unwrap();
+    let socket = scene.node.reg_socket(NAME);
+    eventually("reg.sock is back", SOON, || is_there(&socket));
+}
+
+fn replace_kubelet_directory(scene: &mut Scene) {
+    let directory = scene.node.kubelet_registry_dir();
+    // Awake it would put the link back between the removal of the link and of the directory.
+    scene.registrar.signal(Signal::SIGSTOP);
+    fs::remove_dir_all(&directory).unwrap();
+    scene.registrar.signal(Signal::SIGCONT);
+    scene.kubelet.wait_deregistered(NAME, SOON);
+    fs::create_dir(&directory).unwrap();
+    let driver = scene.wait_reason("restart the kubelet");
+    assert_eq!(driver.phase, "waiting-for-kubelet");
+    assert!(reason(&driver).contains("watches a plugins_registry that was deleted"));
+    let link = scene.link();
+    eventually("the link is back", SOON, || is_there(&link));
+    scene.kubelet.restart();
+}
+
+fn kill_during_the_call(scene: &mut Scene) {
+    let mark = scene.kubelet.mark();
+    scene
+        .kubelet
+        .fault(|faults| faults.delay_after_get_info = Duration::from_secs(2));
+    scene.registrar.start();
+    scene.kubelet.wait_for("ask", mark, SOON, |event| {
+        matches!(event, Seen::Asked { .. })
+    });
+    scene.registrar.kill9();
+    scene
+        .kubelet
+        .fault(|faults| faults.delay_after_get_info = Duration::ZERO);
+    scene.registrar.start();
+    // Its word never reaches us; what counts comes after it.
+    scene.kubelet.wait_for("lose Notify", mark, SOON, |event| {
+        matches!(event, Seen::Notified { error: Some(_), .. })
+    });
+    wait_for_the_second(scene, mark);
+}
+
+/// The driver answers us, and then fails for as long as the kubelet asks.
+fn fail_node_get_info(scene: &mut Scene) {
+    scene.kubelet.fault(|faults| faults.pause = true);
+    scene.registrar.start();
+    scene.wait_phase("waiting-for-kubelet");
+    let mut failing = Behaviour::named(NAME);
+    failing.node_get_info = Answer::FailsFor(Duration::from_secs(8), Code::Unavailable);
+    let mark = scene.kubelet.mark();
+    scene.driver.change(failing);
+    scene.kubelet.fault(|faults| faults.pause = false);
+    scene.kubelet.wait_for("say no", mark, SOON, |event| {
+        matches!(event, Seen::Rejected { .. })
+    });
+}
+
+fn wait_for_the_second(scene: &Scene, mark: bed::kubelet::Mark) {
+    eventually("a registration that we hear of", SOON, || {
+        scene.kubelet.counts_since(mark).registrations == 2
+    });
+}

@@ -18,6 +18,12 @@ use crate::status::{DriverStatus, Status};
 /// How long an orderly end may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The binary that tests run: `$REGISTRAR_BIN`, or else `program`.
+pub fn chosen(program: impl Into<PathBuf>) -> PathBuf {
+    let named = std::env::var_os("REGISTRAR_BIN").map(PathBuf::from);
+    named.unwrap_or_else(|| program.into())
+}
+
 /// The binary with one node's configuration; started and ended as the test says.
 pub struct Registrar {
     program: PathBuf,
@@ -33,13 +39,13 @@ impl Registrar {
     /// Not started yet. `$REGISTRAR_BIN` wins over `program`, which is
     /// `env!("CARGO_BIN_EXE_node-storage-driver-registrar")` in the main crate's tests.
     pub fn new(program: impl Into<PathBuf>, node: &Node) -> Self {
-        let chosen = std::env::var_os("REGISTRAR_BIN").map(PathBuf::from);
-        Self::of(chosen.unwrap_or_else(|| program.into()), node)
+        Self::exactly(chosen(program), node)
     }
 
-    fn of(program: PathBuf, node: &Node) -> Self {
+    /// Not started yet, with this very program: such as a script around the [`chosen`] one.
+    pub fn exactly(program: impl Into<PathBuf>, node: &Node) -> Self {
         Self {
-            program,
+            program: program.into(),
             config: node.config_file(),
             runtime_dir: node.runtime_dir(),
             log: node.root().join("registrar.log"),
@@ -298,7 +304,7 @@ esac
         let program = node.root().join("registrar");
         fs::write(&program, SCRIPT).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        Registrar::of(program, node)
+        Registrar::exactly(program, node)
     }
 
     #[test]

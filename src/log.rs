@@ -12,7 +12,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::{LogLevel, LogSettings, LogTarget};
 
@@ -28,8 +28,22 @@ pub(crate) enum LogError {
     Twice(#[from] TryInitError),
 }
 
+/// The log, whose level can be changed.
+pub(crate) struct Log {
+    filter: reload::Handle<Targets, Registry>,
+}
+
+impl Log {
+    /// Says this much from now on.
+    pub(crate) fn set_level(&self, level: LogLevel) {
+        if let Err(error) = self.filter.reload(only_ours(level)) {
+            tracing::warn!(%error, "cannot change the log level");
+        }
+    }
+}
+
 /// Sets the log up, once for the process.
-pub(crate) fn init(settings: &LogSettings) -> Result<(), LogError> {
+pub(crate) fn init(settings: &LogSettings) -> Result<Log, LogError> {
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match settings.target {
         LogTarget::Journald => journal()?.boxed(),
         LogTarget::Auto if stderr_is_the_journal() => match journal() {
@@ -43,11 +57,16 @@ pub(crate) fn init(settings: &LogSettings) -> Result<(), LogError> {
             .with_writer(io::stderr)
             .boxed(),
     };
-    // The HTTP/2 libraries speak of every frame; only our own words help an operator.
-    let ours = Targets::new().with_target(env!("CARGO_CRATE_NAME"), level(settings.level));
-    Ok(tracing_subscriber::registry()
-        .with(layer.with_filter(ours))
-        .try_init()?)
+    let (filter, handle) = reload::Layer::new(only_ours(settings.level));
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init()?;
+    Ok(Log { filter: handle })
+}
+
+/// The HTTP/2 libraries speak of every frame; only our own words help an operator.
+fn only_ours(level: LogLevel) -> Targets {
+    Targets::new().with_target(env!("CARGO_CRATE_NAME"), filter(level))
 }
 
 fn plain() -> Box<dyn Layer<Registry> + Send + Sync> {
@@ -89,7 +108,7 @@ fn stderr_is_the_journal() -> bool {
     stream == format!("{}:{}", stderr.dev(), stderr.ino())
 }
 
-fn level(level: LogLevel) -> LevelFilter {
+fn filter(level: LogLevel) -> LevelFilter {
     LevelFilter::from_level(match level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,

@@ -15,13 +15,17 @@ use crate::{control, log, systemd};
 pub(crate) fn run(args: &Args) -> Result<(), Exit> {
     let sources = sources(args);
     let settings = settle(&sources).map_err(Exit::Config)?;
-    log::init(&settings.log).map_err(failed)?;
+    let log = log::init(&settings.log).map_err(failed)?;
     let runtime = RuntimeDir::take(&locate(args.runtime_dir.as_deref())).map_err(failed)?;
     let runner = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(failed)?;
-    runner.block_on(serve(settings, runtime, move || settle(&sources)))
+    runner.block_on(serve(settings, runtime, move || {
+        let settings = settle(&sources)?;
+        log.set_level(settings.log.level);
+        Ok(settings)
+    }))
 }
 
 /// The settings as they are now, refused when the sandbox would make them useless.

@@ -7,6 +7,7 @@
 //! single state: left alone, the driver ends up registered if a driver and a kubelet are there.
 
 mod kubelet;
+mod normal;
 mod search;
 mod world;
 

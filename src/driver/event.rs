@@ -1,0 +1,71 @@
+//! What happens to a driver, and what is done about it.
+
+use crate::csi::answer::Answer;
+use crate::identity::Identity;
+use crate::kubelet::Process;
+use crate::link::layout::Slot;
+use crate::link::obstacle::Obstacle;
+use crate::name::DriverName;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    DriverAnswered(Answer),
+    DriverSilent(String),
+    SocketServed(Identity),
+    SocketBlocked(Obstacle),
+    LinkPublished(Identity),
+    LinkBlocked(Obstacle),
+    /// What was seen at the socket's place.
+    SocketSeen(Seen),
+    /// What was seen at the link's place.
+    LinkSeen(Seen),
+    KubeletAsked(Option<Process>),
+    /// Through the link as it was when the kubelet asked, if it asked on the same connection.
+    KubeletRegistered {
+        kubelet: Option<Process>,
+        through: Option<Identity>,
+    },
+    KubeletRejected(Option<Process>, String),
+    KubeletEnded(Process),
+    KubeletStarted,
+    /// plugins_registry was deleted and made anew under a running kubelet.
+    DirectoryReplaced,
+    /// A deadline has come, or it is time to look at everything.
+    Ticked {
+        kubelet_there: bool,
+        calling: bool,
+    },
+    /// By hand.
+    Withdraw,
+    Publish,
+    Reannounce,
+    /// Another driver of ours, which answers, has the same name.
+    NameWanted,
+}
+
+/// Who is at a place of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Seen {
+    Ours(Identity),
+    /// Nobody, somebody else, or something dead: whatever it is, it is looked at again before
+    /// anything is put there.
+    NotOurs,
+}
+
+/// What is to be done. Each is done at once, and its outcome comes back as an event.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Effect {
+    /// Listen on the registration socket: SocketServed or SocketBlocked.
+    Serve(DriverName),
+    /// Stop listening, and remove the socket if it is still ours.
+    Unserve(DriverName, Identity),
+    /// Make sure that the link is there: LinkPublished or LinkBlocked.
+    Publish(DriverName, Slot),
+    /// Put a new link over the old one: LinkPublished or LinkBlocked.
+    Announce(DriverName, Slot),
+    /// Remove the link if it is still this one.
+    Unlink(DriverName, Slot, Identity),
+    /// Write down what must survive us.
+    Save,
+}

@@ -1,0 +1,42 @@
+//! Makes equal situations equal, so that the search meets each only once.
+
+use crate::driver::{Contact, Driver, Registration, Standing};
+use crate::identity::Identity;
+use crate::moment::Moment;
+
+impl Driver {
+    /// Makes equal situations equal, for the search over all states.
+    pub(super) fn normalise(
+        &mut self,
+        identity: impl Fn(&Identity) -> Identity,
+        time: impl Fn(Moment) -> Moment,
+        runs: impl Fn(u32) -> bool,
+    ) {
+        self.socket.normalise(&identity, &time);
+        self.link.normalise(&identity, &time);
+        self.announcer.normalise(&time, &runs);
+        self.not_before = self.not_before.map(&time);
+        self.held_until = self.held_until.map(&time);
+        if let Contact::Silent { since, .. } = &mut self.contact {
+            *since = time(Moment::default());
+        }
+        if let Standing::Registered(Registration {
+            kubelet: Some(process),
+            ..
+        })
+        | Standing::Rejected {
+            kubelet: Some(process),
+            ..
+        } = &mut self.standing
+        {
+            process.pid = u32::from(runs(process.pid));
+        }
+    }
+
+    /// The moments that the search has to keep in order.
+    pub(super) fn times(&self) -> impl Iterator<Item = Moment> {
+        let retries = [self.socket.retry(), self.link.retry()];
+        let waits = [self.announcer.due(), self.not_before, self.held_until];
+        retries.into_iter().chain(waits).flatten()
+    }
+}

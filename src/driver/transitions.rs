@@ -1,0 +1,298 @@
+//! Each event, and what becomes known by it.
+
+use std::time::Duration;
+
+use super::announcer::Verdict;
+use super::{
+    CALL_CHECK, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Why, Withdrawal,
+};
+use crate::csi::answer::{Answer, Change};
+use crate::identity::Identity;
+use crate::kubelet::Process;
+use crate::link::layout::Slot;
+use crate::link::obstacle::Obstacle;
+use crate::moment::Moment;
+
+/// The kubelet de-registers by the driver's name within a second of a link's end. A link with
+/// another name, or a driver with another name, waits until that is over.
+const GAP: Duration = Duration::from_secs(2);
+
+impl Driver {
+    pub(super) fn driver_answered(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.name.as_ref().is_some_and(|name| *name != answer.name) {
+            effects = self.let_go_of_the_name(now);
+        }
+        self.name = Some(answer.name.clone());
+        if self.withdrawal == Some(Withdrawal::Absence) {
+            self.withdrawal = None;
+        }
+        let news = self
+            .answer()
+            .is_none_or(|known| known.change_to(&answer) != Change::None);
+        if news && !matches!(self.standing, Standing::Registered(_)) {
+            self.announcer.renewed(now);
+        }
+        self.contact = Contact::Answering(answer);
+        effects
+    }
+
+    pub(super) fn driver_silent(&mut self, why: String, now: Moment) -> Vec<Effect> {
+        let since = match &self.contact {
+            Contact::Silent { since, .. } => *since,
+            Contact::Untried | Contact::Answering(_) => now,
+        };
+        self.contact = Contact::Silent { since, why };
+        Vec::new()
+    }
+
+    pub(super) fn socket_served(&mut self, identity: Identity) -> Vec<Effect> {
+        self.socket.stood(identity);
+        Vec::new()
+    }
+
+    pub(super) fn socket_blocked(&mut self, obstacle: Obstacle, now: Moment) -> Vec<Effect> {
+        self.socket.blocked(obstacle, now);
+        Vec::new()
+    }
+
+    pub(super) fn link_published(&mut self, identity: Identity, now: Moment) -> Vec<Effect> {
+        self.link.stood(identity);
+        self.not_before = None;
+        self.announcer.published(now);
+        Vec::new()
+    }
+
+    pub(super) fn link_blocked(&mut self, obstacle: Obstacle, now: Moment) -> Vec<Effect> {
+        self.link.blocked(obstacle, now);
+        Vec::new()
+    }
+
+    pub(super) fn socket_seen(&mut self, seen: &Seen, now: Moment) -> Vec<Effect> {
+        match (self.socket.identity(), seen) {
+            (Some(ours), Seen::Ours(found)) if found == ours => {}
+            (Some(_), _) => self.socket.disturbed(now),
+            (None, _) => self.socket.look_again(),
+        }
+        Vec::new()
+    }
+
+    pub(super) fn link_seen(&mut self, seen: Seen, now: Moment) -> Vec<Effect> {
+        match (self.link.identity(), seen) {
+            (Some(ours), Seen::Ours(found)) if found.is_same_object(ours) => self.link.stood(found),
+            // Somebody made the very link that we would have made: nothing to repair.
+            (Some(_), Seen::Ours(found)) => {
+                self.link_changed(now);
+                self.link.stood(found);
+            }
+            (Some(_), Seen::NotOurs) => {
+                self.link_changed(now);
+                self.link.disturbed(now);
+            }
+            (None, Seen::Ours(found)) => {
+                self.link.stood(found);
+                self.announcer.adopted(now);
+            }
+            (None, Seen::NotOurs) => self.link.look_again(),
+        }
+        Vec::new()
+    }
+
+    /// The kubelet de-registers what it found through a link that is no longer there.
+    pub(super) fn link_changed(&mut self, now: Moment) {
+        if matches!(
+            self.standing,
+            Standing::Registered(_) | Standing::Rejected { .. }
+        ) {
+            self.standing = Standing::Unregistered(Why::LinkChanged);
+        }
+        self.announcer.renewed(now);
+    }
+
+    pub(super) fn kubelet_asked(&mut self, caller: Option<Process>) -> Vec<Effect> {
+        self.asked = self.answer().cloned();
+        self.announcer.asked(caller);
+        Vec::new()
+    }
+
+    pub(super) fn kubelet_registered(
+        &mut self,
+        kubelet: Option<Process>,
+        through: Option<&Identity>,
+    ) -> Vec<Effect> {
+        let asked = self.asked.take();
+        let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.name));
+        // A kubelet de-registers what it found through a link that is no longer there. If it has
+        // seen the new one, it says yes once more; if not, we announce.
+        let link = self.link.identity();
+        let stands =
+            link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
+        if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
+            self.standing = Standing::Registered(Registration {
+                kubelet,
+                answer,
+                terms: self.terms.clone(),
+            });
+            self.announcer.settled(kubelet);
+        }
+        Vec::new()
+    }
+
+    pub(super) fn kubelet_rejected(
+        &mut self,
+        kubelet: Option<Process>,
+        error: String,
+        now: Moment,
+    ) -> Vec<Effect> {
+        self.asked = None;
+        if let Standing::Registered(registration) = &self.standing
+            && registration.kubelet == kubelet
+            && error.contains("already registered")
+        {
+            // It refuses a second path to the driver that it holds; the first one stands.
+            return Vec::new();
+        }
+        if self.link.identity().is_none() {
+            // It speaks of a link that is gone.
+            return Vec::new();
+        }
+        self.standing = Standing::Rejected { kubelet, error };
+        self.announcer.refused(now);
+        Vec::new()
+    }
+
+    pub(super) fn kubelet_ended(&mut self, process: Process, now: Moment) -> Vec<Effect> {
+        let held = self.kubelet() == Some(process);
+        if !held && self.standing != Standing::Unregistered(Why::DirectoryReplaced) {
+            return Vec::new();
+        }
+        self.standing = Standing::Unregistered(Why::KubeletEnded);
+        self.announcer.restarted(now);
+        // Nobody holds the link now, so going back to the plain name costs nothing; but the next
+        // kubelet may have asked through it before we heard of the end of the last.
+        if self.slot == Slot::default() || self.asked.is_some() {
+            Vec::new()
+        } else {
+            self.move_link(Slot::default())
+        }
+    }
+
+    pub(super) fn kubelet_started(&mut self, now: Moment) -> Vec<Effect> {
+        match &self.standing {
+            // Its end is seen by itself.
+            Standing::Registered(Registration {
+                kubelet: Some(_), ..
+            }) => return Vec::new(),
+            Standing::Registered(Registration { kubelet: None, .. })
+            | Standing::Rejected { .. }
+            | Standing::Unregistered(Why::DirectoryReplaced) => {
+                self.standing = Standing::Unregistered(Why::KubeletEnded);
+            }
+            Standing::Unregistered(_) => {}
+        }
+        self.announcer.restarted(now);
+        Vec::new()
+    }
+
+    pub(super) fn directory_replaced(&mut self, now: Moment) -> Vec<Effect> {
+        // The link was looked at first: a registration that is left came through the new directory.
+        if matches!(self.standing, Standing::Registered(_)) {
+            return Vec::new();
+        }
+        self.standing = Standing::Unregistered(Why::DirectoryReplaced);
+        self.announcer.renewed(now);
+        Vec::new()
+    }
+
+    pub(super) fn ticked(
+        &mut self,
+        kubelet_there: bool,
+        calling: bool,
+        now: Moment,
+    ) -> Vec<Effect> {
+        self.not_before = self.not_before.filter(|at| now < *at);
+        if self.absence_ends().is_some_and(|at| at <= now) {
+            return self.withdrawn(Withdrawal::Absence);
+        }
+        let Some(name) = self.name.clone() else {
+            return Vec::new();
+        };
+        if self.link.identity().is_none() || self.rule() != Rule::Wanted {
+            return Vec::new();
+        }
+        if let Some(news) = self.owed() {
+            if calling {
+                self.held_until = Some(now + CALL_CHECK);
+                return Vec::new();
+            }
+            self.held_until = None;
+            self.asked_by_hand = false;
+            self.standing = Standing::Unregistered(Why::Announced(news));
+            self.announcer.renewed(now);
+            return vec![Effect::Announce(name, self.slot)];
+        }
+        if matches!(self.standing, Standing::Registered(_)) {
+            return Vec::new();
+        }
+        match self.announcer.decide(now, kubelet_there, calling) {
+            Verdict::Wait => Vec::new(),
+            Verdict::Announce => vec![Effect::Announce(name, self.slot)],
+            Verdict::Rename => {
+                self.not_before = Some(now + GAP);
+                self.move_link(Slot(self.slot.0 + 1))
+            }
+        }
+    }
+
+    pub(super) fn withdrawn(&mut self, withdrawal: Withdrawal) -> Vec<Effect> {
+        self.withdrawal = Some(withdrawal);
+        Vec::new()
+    }
+
+    pub(super) fn published_by_hand(&mut self, now: Moment) -> Vec<Effect> {
+        if self.withdrawal.take().is_some() {
+            self.announcer.renewed(now);
+        }
+        Vec::new()
+    }
+
+    pub(super) fn reannounced_by_hand(&mut self, now: Moment) -> Vec<Effect> {
+        self.asked_by_hand = self.link.identity().is_some();
+        self.announcer.renewed(now);
+        Vec::new()
+    }
+
+    /// A driver that neither answers nor is registered has no use for its name.
+    pub(super) fn name_wanted(&mut self) -> Vec<Effect> {
+        if self.answer().is_some()
+            || matches!(self.standing, Standing::Registered(_))
+            || self.contact == Contact::Untried
+        {
+            return Vec::new();
+        }
+        let effects = self.unserve();
+        self.name = None;
+        effects
+    }
+
+    pub(super) fn let_go_of_the_name(&mut self, now: Moment) -> Vec<Effect> {
+        let mut effects = self.unlink();
+        if !effects.is_empty() {
+            self.not_before = Some(now + GAP);
+        }
+        effects.extend(self.unserve());
+        // Whatever was in the way of the old name is not in the way of the new one.
+        self.link.cleared();
+        self.socket.cleared();
+        self.slot = Slot::default();
+        self.standing = Standing::Unregistered(Why::NotYet);
+        self.announcer.renewed(now);
+        effects
+    }
+
+    pub(super) fn move_link(&mut self, slot: Slot) -> Vec<Effect> {
+        let effects = self.unlink();
+        self.slot = slot;
+        effects
+    }
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::config::LogLevel;
 
@@ -57,6 +58,8 @@ pub(crate) enum Command {
     Withdraw(DriverArgument),
     /// Publish a driver that was withdrawn by hand.
     Publish(DriverArgument),
+    /// Print the completion script of a shell.
+    Completions(CompletionsArgument),
 }
 
 #[derive(Debug, clap::Args)]
@@ -104,4 +107,11 @@ pub(crate) struct DriverArgument {
     /// The driver's id or name.
     #[arg(value_name = "DRIVER")]
     pub(crate) driver: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgument {
+    /// The shell that is to complete.
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
 }

@@ -3,6 +3,7 @@
 mod args;
 mod check;
 mod client;
+mod completions;
 mod exit;
 mod run;
 mod wait;
@@ -10,11 +11,16 @@ mod wait;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use self::args::{Args, Command};
 use self::exit::Exit;
 use crate::config::{self, Loaded, Overrides, Sources};
+
+/// The command line as clap knows it, for the man page and the completions.
+pub fn command() -> clap::Command {
+    Args::command()
+}
 
 /// Runs the program with these arguments, the first of them its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -42,6 +48,7 @@ fn dispatch(args: &Args) -> Result<(), Exit> {
         Command::Withdraw(driver) => client::withdraw(args, driver),
         Command::Publish(driver) => client::publish(args, driver),
         Command::Reload => client::reload(args),
+        Command::Completions(argument) => completions::completions(argument.shell),
     }
 }
 

@@ -143,11 +143,21 @@ impl Announcer {
         self.wait(now);
     }
 
-    /// A kubelet has ended or started, and its back-off is gone with it. An end is mostly half of
-    /// a restart, whose other half cannot be seen where the root directory is not the kubelet's.
-    pub(crate) fn restarted(&mut self, now: Moment) {
+    /// A kubelet has ended, and its back-off with it. That is mostly half of a restart, whose other
+    /// half cannot be seen where the root directory is not the kubelet's.
+    pub(crate) fn ended(&mut self, process: Process, now: Moment) {
+        self.started(now);
+        if self.path == Path::Called(Some(process)) {
+            self.path = Path::Fine;
+        }
+    }
+
+    /// A kubelet has started. It may have called before we saw the sign.
+    pub(crate) fn started(&mut self, now: Moment) {
         self.renewed(now);
-        self.path = Path::Fine;
+        if self.path == Path::Doubtful {
+            self.path = Path::Fine;
+        }
         self.sign = true;
     }
 
@@ -313,7 +323,7 @@ mod tests {
     fn without_a_kubelet_one_announcement_for_a_sign_and_then_every_five_minutes() {
         let mut announcer = Announcer::new();
         announcer.published(Moment(0));
-        announcer.restarted(Moment(1000));
+        announcer.started(Moment(1000));
         let made = times(&mut announcer, Moment(1000), false, 3);
         let seconds: Vec<u64> = made.iter().map(|(at, _)| *at).collect();
         assert_eq!(seconds[0], 4);

@@ -16,7 +16,10 @@ pub(crate) struct Record {
     pub(crate) name: Option<DriverName>,
     /// The driver as last registered, with the kubelet that did it.
     pub(crate) registration: Option<Registered>,
-    pub(crate) link: Option<RecordedLink>,
+    /// Which link of the driver, also while it does not stand.
+    #[serde(default)]
+    pub(crate) slot: Slot,
+    pub(crate) link: Option<Identity>,
     /// Who has called through the link's path.
     #[serde(default)]
     pub(crate) called_by: Option<Process>,
@@ -29,13 +32,6 @@ pub(crate) struct Registered {
     pub(crate) answer: Answer,
     pub(crate) terms: Terms,
     pub(crate) kubelet: Option<Process>,
-}
-
-/// A link that stood when the record was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RecordedLink {
-    pub(crate) slot: Slot,
-    pub(crate) identity: Identity,
 }
 
 impl Driver {
@@ -52,14 +48,11 @@ impl Driver {
             }),
             Standing::Unregistered(_) | Standing::Rejected { .. } => None,
         };
-        let link = self.link.identity().map(|identity| RecordedLink {
-            slot: self.slot,
-            identity: identity.clone(),
-        });
         Record {
             name: self.name.clone(),
             registration,
-            link,
+            slot: self.slot,
+            link: self.link.identity().cloned(),
             called_by: self.announcer.caller(),
             withdrawn_by_hand: self.withdrawal == Some(Withdrawal::ByHand),
         }
@@ -79,18 +72,16 @@ impl Driver {
             self.withdrawal = Some(Withdrawal::ByHand);
         }
         if let Some(caller) = record.called_by.filter(|caller| runs(*caller)) {
+            // It may hold the path of this link, and is not to meet another one beside it.
             self.announcer.asked(Some(caller));
+            self.slot = record.slot;
         }
         let Some(found) = link else { return };
-        self.slot = record
-            .link
-            .as_ref()
-            .map(|link| link.slot)
-            .unwrap_or_default();
+        self.slot = record.slot;
         let same = record
             .link
             .as_ref()
-            .is_some_and(|link| link.identity.is_same_object(&found));
+            .is_some_and(|link| link.is_same_object(&found));
         self.link.stood(found);
         match &record.registration {
             Some(registered) if same && registered.kubelet.is_none_or(runs) => {

@@ -167,7 +167,7 @@ impl Driver {
             return Vec::new();
         }
         self.standing = Standing::Unregistered(Why::KubeletEnded);
-        self.announcer.restarted(now);
+        self.announcer.ended(process, now);
         // Nobody holds the link now, so going back to the plain name costs nothing; but the next
         // kubelet may have asked through it before we heard of the end of the last.
         if self.slot == Slot::default() || self.asked.is_some() {
@@ -190,7 +190,7 @@ impl Driver {
             }
             Standing::Unregistered(_) => {}
         }
-        self.announcer.restarted(now);
+        self.announcer.started(now);
         Vec::new()
     }
 

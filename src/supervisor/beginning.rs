@@ -106,14 +106,10 @@ impl Supervisor {
 
     /// Takes up a record as far as it still holds.
     pub(super) fn restore(&mut self, entry: &mut Entry, record: &Record) {
-        let link = record.name.as_ref().and_then(|name| {
-            let slot = record
-                .link
-                .as_ref()
-                .map(|link| link.slot)
-                .unwrap_or_default();
-            self.standing_link(name, slot)
-        });
+        let link = record
+            .name
+            .as_ref()
+            .and_then(|name| self.standing_link(name, record.slot));
         // Of the kubelets without a pid, those that have ended were left out of the records.
         entry
             .driver
@@ -131,9 +127,7 @@ impl Supervisor {
         let mut paths = BTreeSet::new();
         for (name, record) in kept {
             paths.insert(self.layout.socket(name));
-            if let Some(link) = &record.link {
-                paths.insert(self.layout.link(name, link.slot));
-            }
+            paths.insert(self.layout.link(name, record.slot));
         }
         sweep(&self.layout, &paths);
     }

@@ -6,11 +6,13 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::unistd::getuid;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 const PRIVATE_SOCKET: &str = "/run/systemd/private";
 const LARGEST_REPLY: usize = 64 * 1024;
@@ -20,6 +22,11 @@ const HEAD: usize = 16;
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
 const ERROR: u8 = 3;
+
+/// A flag of a message.
+const NO_REPLY_EXPECTED: u8 = 1;
+/// How long an answer may take before systemd is reminded.
+const NUDGE: Duration = Duration::from_millis(30);
 
 /// Why systemd did not answer.
 #[derive(Debug, Error)]
@@ -37,6 +44,8 @@ pub(crate) enum BusError {
 /// A connection to systemd.
 pub(crate) struct Bus {
     stream: UnixStream,
+    /// What has come and was not taken yet.
+    received: Vec<u8>,
     serial: u32,
 }
 
@@ -69,7 +78,11 @@ impl Bus {
             return Err(BusError::Refused(answer));
         }
         stream.write_all(b"BEGIN\r\n").await?;
-        Ok(Bus { stream, serial: 0 })
+        Ok(Bus {
+            stream,
+            received: Vec::new(),
+            serial: 0,
+        })
     }
 
     /// The object of the unit that a process belongs to.
@@ -139,8 +152,7 @@ impl Bus {
         self.serial += 1;
         self.stream.write_all(&call.encode(self.serial)).await?;
         loop {
-            let mut head = [0; HEAD];
-            self.stream.read_exact(&mut head).await?;
+            let head = self.take(HEAD).await?;
             let mut reader = Reader::new(&head);
             reader.at = 4;
             let lengths = reader
@@ -151,8 +163,7 @@ impl Bus {
             if head[0] != b'l' || body > LARGEST_REPLY || fields > LARGEST_REPLY {
                 return Err(BusError::Malformed(call.member));
             }
-            let mut rest = vec![0; fields + body];
-            self.stream.read_exact(&mut rest).await?;
+            let mut rest = self.take(fields + body).await?;
             match head[1] {
                 METHOD_RETURN => return Ok(rest.split_off(fields)),
                 ERROR => return Err(BusError::Error(call.member)),
@@ -163,15 +174,49 @@ impl Bus {
     }
 }
 
+impl Bus {
+    /// The next `length` bytes of what systemd says.
+    ///
+    /// systemd reads what follows BEGIN in one go with it, and then looks at it only when more
+    /// comes: seen on 252 and 257. A ping that wants no reply is more.
+    async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        while self.received.len() < length {
+            match timeout(NUDGE, self.stream.read_buf(&mut self.received)).await {
+                Ok(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => drop(read?),
+                Err(_) => self.nudge().await?,
+            }
+        }
+        let rest = self.received.split_off(length);
+        Ok(std::mem::replace(&mut self.received, rest))
+    }
+
+    async fn nudge(&mut self) -> io::Result<()> {
+        self.serial += 1;
+        let ping = Call {
+            path: "/",
+            interface: "org.freedesktop.DBus.Peer",
+            member: "Ping",
+            signature: "",
+            body: Vec::new(),
+        };
+        let mut ping = ping.encode(self.serial);
+        ping[2] = NO_REPLY_EXPECTED;
+        self.stream.write_all(&ping).await
+    }
+}
+
 impl Call<'_> {
     fn encode(&self, serial: u32) -> Vec<u8> {
         let mut fields = Vec::new();
         put_field(&mut fields, 1, b'o', self.path);
         put_field(&mut fields, 2, b's', self.interface);
         put_field(&mut fields, 3, b's', self.member);
-        pad(&mut fields, 8);
-        fields.extend([8, 1, b'g', 0, self.signature.len() as u8]);
-        fields.extend(self.signature.bytes().chain([0]));
+        if !self.signature.is_empty() {
+            pad(&mut fields, 8);
+            fields.extend([8, 1, b'g', 0, self.signature.len() as u8]);
+            fields.extend(self.signature.bytes().chain([0]));
+        }
 
         let mut message = vec![b'l', METHOD_CALL, 0, 1];
         put_number(&mut message, self.body.len());
@@ -272,15 +317,19 @@ mod tests {
         for (kind, body) in replies {
             let mut call = [0; 1024];
             assert!(stream.read(&mut call).await.unwrap() > HEAD);
-            let mut reply = vec![b'l', kind, 0, 1];
-            put_number(&mut reply, body.len());
-            put_number(&mut reply, 1);
-            // One header field, as long as a real reply's serial.
-            put_number(&mut reply, 8);
-            reply.extend([5, 1, b'u', 0, 1, 0, 0, 0]);
-            reply.extend(body);
-            stream.write_all(&reply).await.unwrap();
+            stream.write_all(&reply(kind, &body)).await.unwrap();
         }
+    }
+
+    fn reply(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut reply = vec![b'l', kind, 0, 1];
+        put_number(&mut reply, body.len());
+        put_number(&mut reply, 1);
+        // One header field, as long as a real reply's serial.
+        put_number(&mut reply, 8);
+        reply.extend([5, 1, b'u', 0, 1, 0, 0, 0]);
+        reply.extend(body);
+        reply
     }
 
     async fn bus(replies: Vec<(u8, Vec<u8>)>) -> Bus {
@@ -334,6 +383,33 @@ mod tests {
             bus.text("/job/42", "i", "JobType").await.unwrap(),
             "restart"
         );
+    }
+
+    #[tokio::test]
+    async fn reminds_a_systemd_that_has_not_looked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("private");
+        let listener = UnixListener::bind(&path).unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = [0; 1024];
+            assert!(stream.read(&mut seen).await.unwrap() > 0);
+            stream.write_all(b"OK 0123456789abcdef\r\n").await.unwrap();
+            let mut heard: Vec<u8> = Vec::new();
+            // Only the ping makes it look at what came with BEGIN.
+            while !heard.windows(4).any(|word| word == b"Ping") {
+                let read = stream.read(&mut seen).await.unwrap();
+                heard.extend(&seen[..read]);
+            }
+            let mut body = Vec::new();
+            put_string(&mut body, "/unit");
+            stream
+                .write_all(&reply(METHOD_RETURN, &body))
+                .await
+                .unwrap();
+        });
+        let mut bus = Bus::connect_to(&path).await.unwrap();
+        assert_eq!(bus.unit_of(1).await.unwrap(), "/unit");
     }
 
     #[tokio::test]

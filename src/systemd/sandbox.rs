@@ -11,13 +11,13 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::config::{Listen, RootDir, Settings};
 
-/// Directories that ProtectHome= and PrivateTmp= hide.
+/// Directories that ProtectHome= and InaccessiblePaths= hide; a drop-in may use PrivateTmp=.
 const HIDDEN: [(&str, &str); 5] = [
     ("/home", "ProtectHome="),
     ("/root", "ProtectHome="),
     ("/run/user", "ProtectHome="),
-    ("/tmp", "PrivateTmp="),
-    ("/var/tmp", "PrivateTmp="),
+    ("/tmp", "InaccessiblePaths="),
+    ("/var/tmp", "InaccessiblePaths="),
 ];
 /// Directories that ProtectSystem=full makes read-only.
 const READ_ONLY: [&str; 3] = ["/usr", "/boot", "/etc"];

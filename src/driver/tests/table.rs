@@ -254,7 +254,7 @@ fn a_driver_that_is_gone_for_too_long_is_withdrawn_until_it_comes_back() {
 fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
     let before = in_phase(Registered);
     let record = before.record();
-    let link = record.link.clone().unwrap().identity;
+    let link = record.link.clone().unwrap();
     let restore = |link, runs| {
         let mut driver = Driver::new(None, before.terms().clone());
         driver.restore(&record, link, |_| runs, NOW);

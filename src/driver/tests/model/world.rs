@@ -415,7 +415,7 @@ impl World {
         }
         if let Some(Written(record)) = &mut self.state {
             if let Some(link) = &mut record.link {
-                link.identity = Identity::numbered(numbers.of(link.identity.number()));
+                *link = Identity::numbered(numbers.of(link.number()));
             }
             if let Some(caller) = &mut record.called_by {
                 *caller = process(u32::from(caller.pid == self.pid));
@@ -470,11 +470,7 @@ impl World {
         }
         match &self.state {
             Some(Written(record)) => {
-                let slot = record
-                    .link
-                    .as_ref()
-                    .map(|link| link.slot.0)
-                    .unwrap_or_default();
+                let slot = record.slot.0;
                 let link = self
                     .disk
                     .our_links()

@@ -1,0 +1,273 @@
+//! Writes the man pages and the shell completions into a directory; `packaging/build` runs it.
+//!
+//! Page 8 comes from the command line and page 5 from the shipped configuration file, so that
+//! neither says anything that the program does not know.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap_complete::Shell;
+use clap_mangen::Man;
+use node_storage_driver_registrar::cli;
+
+const NAME: &str = "node-storage-driver-registrar";
+const CONFIG: &str = include_str!("../config/config.toml");
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let out = PathBuf::from(
+        std::env::args_os()
+            .nth(1)
+            .ok_or("usage: generate DIRECTORY")?,
+    );
+    fs::create_dir_all(&out)?;
+    completions(&out)?;
+    fs::write(out.join(format!("{NAME}.8")), command_page()?)?;
+    fs::write(out.join(format!("{NAME}.toml.5")), config_page(&day()?))?;
+    Ok(())
+}
+
+fn completions(out: &Path) -> Result<(), Box<dyn Error>> {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut cli::command(), NAME, out)?;
+    }
+    Ok(())
+}
+
+fn command_page() -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut command = cli::command();
+    command.build();
+    let mut page = Vec::new();
+    let man = Man::new(command.clone())
+        .section("8")
+        .date(day()?)
+        .manual("System administration");
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    page.extend(DESCRIPTION.as_bytes());
+    man.render_options_section(&mut page)?;
+    page.extend(commands(&command).as_bytes());
+    page.extend(REST.as_bytes());
+    Ok(page)
+}
+
+/// The commands with their own options, on the one page: they are too short for pages of their own.
+fn commands(command: &clap::Command) -> String {
+    let mut text = String::from(".SH COMMANDS\n");
+    for sub in command
+        .get_subcommands()
+        .filter(|sub| sub.get_name() != "help")
+    {
+        let mut heading = format!("\\fB{}\\fR", escape(sub.get_name()));
+        let mut options = String::new();
+        for argument in sub
+            .get_arguments()
+            .filter(|argument| !argument.is_global_set())
+        {
+            if matches!(argument.get_id().as_str(), "help" | "version") {
+                continue;
+            }
+            let value = argument
+                .get_value_names()
+                .and_then(|names| names.first())
+                .map(|name| format!("\\fI{}\\fR", escape(name)))
+                .filter(|_| argument.get_action().takes_values());
+            let Some(long) = argument.get_long() else {
+                let many = matches!(argument.get_action(), clap::ArgAction::Append);
+                heading += &format!(
+                    " {}{}",
+                    value.unwrap_or_default(),
+                    if many { " ..." } else { "" }
+                );
+                continue;
+            };
+            let tag = format!("\\fB\\-\\-{}\\fR", escape(long));
+            let shown = value.map_or(tag.clone(), |value| format!("{tag} {value}"));
+            let help = argument.get_help().map(ToString::to_string);
+            options += &format!(".RS\n.TP\n{shown}\n{}", escape(&help.unwrap_or_default()));
+            let defaults: Vec<String> = argument
+                .get_default_values()
+                .iter()
+                .map(|value| escape(&value.to_string_lossy()))
+                .filter(|_| argument.get_action().takes_values())
+                .collect();
+            if !defaults.is_empty() {
+                options += &format!("; {} if not given", defaults.join(" "));
+            }
+            options += "\n.RE\n";
+        }
+        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        text += &format!(
+            ".TP\n{heading}\n{}.\n{options}",
+            escape(about.trim_end_matches('.'))
+        );
+    }
+    text
+}
+
+/// Prose of the configuration file becomes text, a heading a section, a key a tagged paragraph.
+fn config_page(day: &str) -> String {
+    let mut page = format!(
+        ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH {NAME}.toml 5 {day} \"{NAME} {}\" \"File formats\"\n\
+         .SH NAME\n{NAME}.toml \\- the configuration of {NAME}(8)\n\
+         .SH SYNOPSIS\n/etc/{NAME}/config.toml\n.br\n/etc/{NAME}/config.d/*.toml\n.SH DESCRIPTION\n",
+        env!("CARGO_PKG_VERSION"),
+    );
+    let mut prose: Vec<&str> = Vec::new();
+    let mut table = "";
+    for line in CONFIG.lines().skip(1) {
+        match Line::of(line) {
+            Line::Prose(text) => prose.push(text),
+            Line::Blank => paragraphs(&mut prose, &mut page),
+            Line::Table(name) => {
+                table = name;
+                page += &format!(".SH \"[{}]\"\n", escape(name).replace('"', "\\(dq"));
+                paragraphs(&mut prose, &mut page);
+            }
+            Line::Key(assignment) => {
+                page += &format!(".TP\n\\fB{}\\fR\n", escape(assignment));
+                if prose.is_empty() {
+                    let driver = table.starts_with("drivers");
+                    page += if driver {
+                        "As in [defaults].\n"
+                    } else {
+                        "See above.\n"
+                    };
+                }
+                for text in prose.drain(..) {
+                    page += &format!("{}\n", escape(text));
+                }
+            }
+        }
+    }
+    paragraphs(&mut prose, &mut page);
+    page + &format!(".SH \"SEE ALSO\"\n.BR {NAME} (8),\n.BR systemctl (1)\n")
+}
+
+fn paragraphs(prose: &mut Vec<&str>, page: &mut String) {
+    let mut opens = true;
+    for text in prose.drain(..) {
+        if text.is_empty() {
+            opens = true;
+            continue;
+        }
+        // Indented lines are commands, and stay on lines of their own.
+        let command = text.strip_prefix("  ");
+        let after_heading = page
+            .lines()
+            .last()
+            .is_some_and(|last| last.starts_with(".SH"));
+        if opens && !after_heading {
+            *page += ".PP\n";
+        } else if command.is_some() {
+            *page += ".br\n";
+        }
+        opens = false;
+        *page += &match command {
+            Some(command) => format!("\\fB{}\\fR\n", escape(command.trim())),
+            None => format!("{}\n", escape(text)),
+        };
+    }
+}
+
+/// The commit's day, so that the pages do not differ from one build to the next.
+fn day() -> Result<String, Box<dyn Error>> {
+    let epoch = std::env::var("SOURCE_DATE_EPOCH")?.parse()?;
+    Ok(jiff::Timestamp::from_second(epoch)?
+        .strftime("%Y-%m-%d")
+        .to_string())
+}
+
+/// What a line of the configuration file is. "# " begins prose, "#" alone a default.
+enum Line<'a> {
+    Blank,
+    Prose(&'a str),
+    Table(&'a str),
+    Key(&'a str),
+}
+
+impl<'a> Line<'a> {
+    fn of(line: &'a str) -> Line<'a> {
+        if line.is_empty() {
+            return Line::Blank;
+        }
+        if line == "#" {
+            return Line::Prose("");
+        }
+        if let Some(prose) = line.strip_prefix("# ") {
+            return Line::Prose(prose);
+        }
+        let code = line.strip_prefix('#').unwrap_or(line);
+        match code
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            Some(table) => Line::Table(table),
+            None => Line::Key(code),
+        }
+    }
+}
+
+/// Text as roff takes it: no escapes, no requests, hyphens that can be copied into a shell.
+fn escape(text: &str) -> String {
+    let text = text
+        .replace('\\', "\\e")
+        .replace('-', "\\-")
+        .replace('\'', "\\(aq");
+    match text.strip_prefix('.') {
+        Some(rest) => format!("\\&.{rest}"),
+        None => text,
+    }
+}
+
+const DESCRIPTION: &str = r#".SH DESCRIPTION
+The daemon asks each CSI driver on its socket who it is, serves a registration socket for it, and
+puts a symbolic link to that socket into the directory that the kubelet watches. It waits for ever
+for drivers that are not there yet. A restart of the daemon, of a driver or of the kubelet is not
+noticed by the cluster.
+.PP
+Without a command it runs as the daemon. The other commands look at the configuration or ask the
+daemon that runs.
+"#;
+
+const REST: &str = r#".SH "EXIT STATUS"
+.TP
+0
+Done; for \fBstatus\fR: every driver is registered.
+.TP
+1
+Failed, or the answer is no.
+.TP
+64
+The command line was not understood.
+.TP
+78
+The configuration has an error. systemd does not start the daemon again then.
+.SH ENVIRONMENT
+Each key of the configuration can be set by a variable: NSDR_ and the key in capitals, with two
+underscores between levels, as in NSDR_LOG__LEVEL=debug. Drivers have no variables.
+The unit reads them from /etc/default/node\-storage\-driver\-registrar and
+/etc/sysconfig/node\-storage\-driver\-registrar.
+.SH FILES
+.TP
+/etc/node\-storage\-driver\-registrar/config.toml
+The configuration; see \fBnode\-storage\-driver\-registrar.toml\fR(5).
+.TP
+/etc/node\-storage\-driver\-registrar/config.d/*.toml
+Read next, in the order of their names.
+.TP
+/run/node\-storage\-driver\-registrar/
+The lock, the state that survives a restart, and the socket that the commands ask on.
+.SH SIGNALS
+.TP
+SIGHUP
+Reads the configuration again, as \fBreload\fR does.
+.TP
+SIGTERM, SIGINT
+Ends the daemon. What becomes of the registrations is up to on_stop in the configuration.
+.SH "SEE ALSO"
+.BR node\-storage\-driver\-registrar.toml (5),
+.BR systemctl (1),
+.BR journalctl (1)
+"#;

@@ -1,0 +1,23 @@
+# What %systemd_postun_with_restart does: after an upgrade the unit is restarted if it runs.
+unit=node-storage-driver-registrar.service
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload >/dev/null 2>&1 || :
+    if [ "$1" -ge 1 ]; then
+        systemctl try-restart "$unit" >/dev/null 2>&1 || :
+    fi
+fi
+if [ "$1" -eq 0 ]; then
+    rm -rf /run/node-storage-driver-registrar
+    # The package's directories, which its format does not list, and the one that the daemon
+    # made; what is not empty belongs to somebody.
+    for directory in /vdata/storage/plugins_registry \
+        /usr/share/doc/node-storage-driver-registrar/docs \
+        /usr/share/doc/node-storage-driver-registrar/examples \
+        /usr/share/doc/node-storage-driver-registrar \
+        /usr/share/licenses/node-storage-driver-registrar \
+        /etc/node-storage-driver-registrar/config.d \
+        /etc/node-storage-driver-registrar; do
+        rmdir "$directory" >/dev/null 2>&1 || :
+    done
+    journalctl --update-catalog >/dev/null 2>&1 || :
+fi

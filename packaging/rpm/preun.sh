@@ -1,0 +1,12 @@
+# What %systemd_preun does: before the last version goes, the unit is disabled and stopped, and
+# by stopping takes its drivers off the node.
+unit=node-storage-driver-registrar.service
+if [ "$1" -eq 0 ]; then
+    if [ -x /usr/lib/systemd/systemd-update-helper ]; then
+        /usr/lib/systemd/systemd-update-helper remove-system-units "$unit" || :
+    elif [ -d /run/systemd/system ]; then
+        systemctl --no-reload disable --now "$unit" >/dev/null 2>&1 || :
+    else
+        systemctl --no-reload disable "$unit" >/dev/null 2>&1 || :
+    fi
+fi

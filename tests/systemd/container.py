@@ -1,0 +1,163 @@
+"""A Debian root file system, booted with its own systemd by systemd-nspawn."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PATIENCE = 60
+
+
+class Container:
+    """One container. Ends with everything it made when the `with` block ends."""
+
+    def __init__(self, tar):
+        self._tar = tar
+        self._nspawn = None
+        self.leader = None
+
+    def __enter__(self):
+        self._dir = Path(tempfile.mkdtemp(prefix="nsdr-systemd-"))
+        self.root = self._dir / "root"
+        # Not the directory's: it may have an underscore, and a machine's name may not.
+        self.name = f"nsdr-{os.getpid()}"
+        self._cgroup = _unified() / self.name
+        try:
+            self.root.mkdir()
+            subprocess.run(
+                ["tar", "-C", self.root, "-xf", self._tar, "--exclude=./dev/*"], check=True
+            )
+            # Debian's images for containers keep services from being started by packages.
+            (self.root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
+            self._cgroup.mkdir()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._kill()
+        if self._cgroup.exists():
+            for path, _, _ in os.walk(self._cgroup, topdown=False):
+                _eventually_rmdir(path)
+        shutil.rmtree(self._dir)
+
+    def boot(self):
+        """Boots, and returns when systemd has started what it should."""
+        # Each container in a cgroup of its own, or two at a time would share one. IPAddressDeny=
+        # needs BPF inside, and is silently not enforced without it. The other calls are for the
+        # probes, which must tell a unit's filter from the container's.
+        command = (
+            f"echo $$ > {self._cgroup}/cgroup.procs && exec systemd-nspawn -q -D {self.root} --boot"
+            f" --register=no --keep-unit -M {self.name} --console=pipe --private-network"
+            " --capability=CAP_BPF,CAP_PERFMON --system-call-filter='bpf @clock @cpu-emulation"
+            " @keyring @memlock @module @obsolete @pkey @raw-io @swap'"
+        )
+        self._console = open(self._dir / "console", "ab")
+        self._nspawn = subprocess.Popen(
+            ["sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=self._console,
+            stderr=self._console,
+            env={"PATH": os.environ["PATH"], "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+            start_new_session=True,
+        )
+        self.leader = eventually("systemd-nspawn has started systemd", self._find_leader)
+        eventually(
+            "systemd is up",
+            lambda: self.run("systemctl", "is-system-running", check=False).stdout.strip()
+            in ("running", "degraded"),
+        )
+
+    def reboot(self, meanwhile=lambda: None):
+        """A clean shutdown as by `systemctl reboot`, and the next boot."""
+        self.run("systemctl", "reboot", "--no-block")
+        self._nspawn.wait(PATIENCE)
+        self._kill()
+        try:
+            meanwhile()
+        finally:
+            self.boot()
+
+    def run(self, *command, check=True, input=None, timeout=PATIENCE):
+        """Runs a command inside, as a root shell there would."""
+        namespaces = ["-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-C", "--wdns=/"]
+        done = subprocess.run(
+            ["nsenter", *namespaces, "--", *map(str, command)],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root",
+                 "DEBIAN_FRONTEND": "noninteractive", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"},
+            stdin=subprocess.DEVNULL if input is None else None,
+            input=input,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode != 0:
+            words = " ".join(map(str, command))
+            raise AssertionError(
+                f"{words} ended with {done.returncode}: {(done.stdout + done.stderr).strip()}"
+            )
+        return done
+
+    def path(self, inside):
+        """A path inside as this process reaches it, with what is mounted there."""
+        return Path(f"/proc/{self.leader}/root") / str(inside).lstrip("/")
+
+    def write(self, inside, text, mode=0o644):
+        path = self.path(inside)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+
+    def _find_leader(self):
+        if self._nspawn.poll() is not None:
+            raise AssertionError(f"systemd-nspawn has ended: {(self._dir / 'console').read_text()}")
+        children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text()
+        return int(children.split()[0]) if children.split() else None
+
+    def _kill(self):
+        if self._nspawn is None:
+            return
+        # The leader is process 1 inside: with it goes everything else there.
+        for pid in filter(None, (self.leader, self._nspawn.pid)):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._nspawn.wait()
+        self._console.close()
+        self._nspawn = self.leader = None
+
+
+def eventually(what, condition, patience=PATIENCE):
+    """Waits until the condition gives something, and gives that back."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience} s: {what}")
+        time.sleep(0.05)
+
+
+def _unified():
+    """Where the unified hierarchy is: beside the old ones, or all there is."""
+    beside = Path("/sys/fs/cgroup/unified")
+    return beside if beside.is_dir() else Path("/sys/fs/cgroup")
+
+
+def _eventually_rmdir(path):
+    # A cgroup is busy until the last of the killed processes has been reaped.
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return os.rmdir(path)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Boots one Debian suite and runs every check in it; tests/systemd/run calls it."""
+
+import argparse
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import check
+from container import Container
+from node import Node
+
+# In this order: the package is installed first and removed last.
+import lifecycle  # noqa: F401
+import reloading  # noqa: F401
+import journaling  # noqa: F401
+import directories  # noqa: F401
+import sandbox  # noqa: F401
+import packages  # noqa: F401
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("programs", "deb", "next-deb", "rpm", "next-rpm"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--only", action="append", default=[], help="checks with these words")
+    parser.add_argument("suite")
+    options = parser.parse_args()
+
+    # So that the container goes when we are told to.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    here = Path(__file__).parent
+    tar = subprocess.run(
+        [here / "rootfs", options.suite], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    with Container(tar) as container:
+        container.boot()
+        node = Node(
+            container, options.programs, options.deb, options.next_deb, options.rpm, options.next_rpm
+        )
+        node.set_up()
+        version = container.run("systemctl", "--version").stdout.split()[1]
+        failed = check.run(node, f"{options.suite}/systemd-{version}", options.only)
+    sys.exit(1 if failed else 0)
+
+
+main()

@@ -9,6 +9,7 @@
 //! | [`csi`] | the driver's side: who it is, and whether it is still there |
 //! | `registration` | the kubelet's side: the service on reg.sock |
 //! | `kubelet` | the kubelet as a process: which one spoke, whether it still runs |
+//! | `kubelet_root` | where it lives, for `root_dir = "auto"` |
 //! | `link` | what stands on disk: the socket's and the link's place, and who is there |
 //! | `driver` | the life of one driver: a pure state machine |
 //! | `supervisor` | runs every driver: feeds events in, carries effects out |
@@ -17,18 +18,22 @@
 //! | `systemd`, `control`, `cli` | its readers |
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `backoff`,
-//! `printable`, `task`, `log`, `journal`.
+//! `printable`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
+//! `descriptors` (room for open files).
 
 mod backoff;
 pub mod cli;
+mod command_line;
 pub mod config;
 mod control;
 pub mod csi;
+mod descriptors;
 mod driver;
 mod grpc;
 mod identity;
 mod journal;
 mod kubelet;
+mod kubelet_root;
 mod link;
 mod log;
 mod moment;

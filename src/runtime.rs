@@ -29,15 +29,30 @@ pub(crate) enum RuntimeError {
     Lock { lock: PathBuf, source: io::Error },
 }
 
-/// Where the runtime directory is: `--runtime-dir`, else the first that systemd names, else ours.
-pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
-    if let Some(path) = flag {
-        return path.to_owned();
+impl RuntimeError {
+    /// Another instance has it.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, RuntimeError::Held { .. })
     }
-    let named = env::var_os("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
-    named
-        .filter(|path| path.is_absolute())
-        .unwrap_or_else(|| PathBuf::from(DEFAULT))
+}
+
+/// Where the runtime directory is: the one that is named, else ours.
+pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
+    named(flag).unwrap_or_else(usual)
+}
+
+/// The directory that somebody names: `--runtime-dir`, else the first of systemd's.
+pub(crate) fn named(flag: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = flag {
+        return Some(path.to_owned());
+    }
+    let first = env::var_os("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
+    first.filter(|path| path.is_absolute())
+}
+
+/// The directory when nobody names one.
+pub(crate) fn usual() -> PathBuf {
+    PathBuf::from(DEFAULT)
 }
 
 pub(crate) fn control_socket(runtime: &Path) -> PathBuf {

@@ -20,7 +20,7 @@ pub(crate) fn is_well(status: &Status) -> bool {
 pub(crate) fn table(status: &Status) -> String {
     let mut lines = vec![format!("{:<32} {:<20} {}", "DRIVER", "PHASE", "REASON")];
     if status.drivers.is_empty() {
-        return "no drivers are configured".to_owned();
+        return "there are no drivers".to_owned();
     }
     for driver in &status.drivers {
         lines.push(format!(

@@ -2,7 +2,8 @@
 //!
 //! A subject follows a path. Each directory on the way to it is watched, so that the path may
 //! appear, go, be replaced or move at any level. An event only means "look again": subjects are
-//! told that something on their path changed, never what.
+//! told that something on their path changed, never what. A subject may also follow a directory
+//! with whatever is in it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -10,7 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::event::{EventKind, ModifyKind};
 use notify::{Config, ErrorKind, RecommendedWatcher, RecursiveMode, Watcher as _};
@@ -26,16 +27,25 @@ pub(crate) struct Watcher<S> {
     shared: Arc<Shared>,
     /// Who wants to know about each path and each directory on the way to one.
     subjects: HashMap<PathBuf, BTreeSet<S>>,
+    /// Who wants to know about whatever is in a directory.
+    families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
 }
 
 /// What the thread of the notify crate needs.
 struct Shared {
-    /// Paths whose events matter. Everything else ends in the callback.
-    wanted: Mutex<HashSet<PathBuf>>,
+    /// What matters. Everything else ends in the callback.
+    wanted: Mutex<Wanted>,
     /// Events were lost: by the kernel, or because nobody took them in time.
     overflowed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Wanted {
+    paths: HashSet<PathBuf>,
+    /// Directories of which every child matters.
+    parents: HashSet<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,27 +88,15 @@ impl<S: Clone + Ord> Watcher<S> {
             events,
             shared,
             subjects: HashMap::new(),
+            families: HashMap::new(),
             directories: BTreeMap::new(),
         }
     }
 
     /// Tells `subject` of changes on the way to `path` from now on.
     pub(crate) fn follow(&mut self, path: &Path, subject: &S) {
-        for step in path.ancestors() {
-            self.subjects
-                .entry(step.to_owned())
-                .or_default()
-                .insert(subject.clone());
-            self.shared.want(step);
-        }
-        // From the top down: a directory that is made meanwhile is told by its parent's watch.
-        let mut way: Vec<&Path> = path.ancestors().skip(1).collect();
-        way.reverse();
-        for directory in way {
-            if !self.directories.contains_key(directory) {
-                self.arm(directory);
-            }
-        }
+        self.want(path, subject);
+        self.arm_way(path.ancestors().skip(1));
     }
 
     /// Ends what [`Watcher::follow`] began. A subject follows one path at a time.
@@ -110,10 +108,56 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects.remove(subject);
             if subjects.is_empty() {
                 self.subjects.remove(step);
-                self.shared.unwant(step);
+                self.shared.wanted().paths.remove(step);
                 if self.directories.remove(step).is_some() {
                     self.disarm(step);
                 }
+            }
+        }
+    }
+
+    /// Tells `subject` of changes on the way to `directory`, and of each name in it that comes,
+    /// goes or changes.
+    pub(crate) fn follow_children(&mut self, directory: &Path, subject: &S) {
+        self.want(directory, subject);
+        self.families
+            .entry(directory.to_owned())
+            .or_default()
+            .insert(subject.clone());
+        self.shared.wanted().parents.insert(directory.to_owned());
+        self.arm_way(directory.ancestors());
+    }
+
+    /// Ends what [`Watcher::follow_children`] began.
+    pub(crate) fn unfollow_children(&mut self, directory: &Path, subject: &S) {
+        if let Some(family) = self.families.get_mut(directory) {
+            family.remove(subject);
+            if family.is_empty() {
+                self.families.remove(directory);
+                self.shared.wanted().parents.remove(directory);
+            }
+        }
+        self.unfollow(directory, subject);
+    }
+
+    fn want(&mut self, path: &Path, subject: &S) {
+        for step in path.ancestors() {
+            self.subjects
+                .entry(step.to_owned())
+                .or_default()
+                .insert(subject.clone());
+            self.shared.wanted().paths.insert(step.to_owned());
+        }
+    }
+
+    /// Watches directories from the top down: one that is made meanwhile is told by its parent's
+    /// watch.
+    fn arm_way<'a>(&mut self, upwards: impl Iterator<Item = &'a Path>) {
+        let mut way: Vec<&Path> = upwards.collect();
+        way.reverse();
+        for directory in way {
+            if !self.directories.contains_key(directory) {
+                self.arm(directory);
             }
         }
     }
@@ -161,6 +205,9 @@ impl<S: Clone + Ord> Watcher<S> {
     fn note(&mut self, path: &Path, told: &mut BTreeSet<S>) {
         if let Some(subjects) = self.subjects.get(path) {
             told.extend(subjects.iter().cloned());
+        }
+        if let Some(family) = path.parent().and_then(|parent| self.families.get(parent)) {
+            told.extend(family.iter().cloned());
         }
         // A directory on the way came, went or was replaced: what was watched below it is not
         // what is there now. The notify crate drops watches by path, so they are set anew even
@@ -256,12 +303,7 @@ impl Shared {
             return self.overflow(sender);
         }
         for path in event.paths {
-            let wanted = self
-                .wanted
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .contains(&path);
-            if wanted && sender.try_send(path).is_err() {
+            if self.wanted().includes(&path) && sender.try_send(path).is_err() {
                 self.overflowed.store(true, Ordering::Release);
             }
         }
@@ -275,149 +317,17 @@ impl Shared {
         }
     }
 
-    fn want(&self, path: &Path) {
-        self.wanted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(path.to_owned());
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn unwant(&self, path: &Path) {
-        self.wanted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(path);
+impl Wanted {
+    fn includes(&self, path: &Path) -> bool {
+        let parent = path.parent();
+        self.paths.contains(path) || parent.is_some_and(|parent| self.parents.contains(parent))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::timeout;
-
-    use super::*;
-
-    async fn told(watcher: &mut Watcher<&'static str>) -> Change<&'static str> {
-        timeout(Duration::from_secs(5), watcher.changed())
-            .await
-            .expect("no change was told")
-    }
-
-    async fn is_quiet(watcher: &mut Watcher<&'static str>) -> bool {
-        timeout(Duration::from_millis(100), watcher.changed())
-            .await
-            .is_err()
-    }
-
-    /// Events arrive in any number of pieces: takes them until `subject` was named.
-    async fn hears_of(watcher: &mut Watcher<&'static str>, subject: &'static str) {
-        while told(watcher).await != Change::Subjects(BTreeSet::from([subject])) {}
-        while !is_quiet(watcher).await {}
-    }
-
-    #[tokio::test]
-    async fn tells_of_a_file_whose_parents_come_one_by_one() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a/b/csi.sock");
-        let mut watcher = Watcher::new();
-        watcher.follow(&path, &"driver");
-        fs::create_dir(root.path().join("a")).unwrap();
-        hears_of(&mut watcher, "driver").await;
-        fs::create_dir(root.path().join("a/b")).unwrap();
-        hears_of(&mut watcher, "driver").await;
-        fs::write(&path, "").unwrap();
-        hears_of(&mut watcher, "driver").await;
-    }
-
-    #[tokio::test]
-    async fn follows_a_directory_that_is_replaced() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a/csi.sock");
-        fs::create_dir(root.path().join("a")).unwrap();
-        let mut watcher = Watcher::new();
-        watcher.follow(&path, &"driver");
-        for _ in 0..3 {
-            fs::remove_dir_all(root.path().join("a")).unwrap();
-            fs::create_dir(root.path().join("a")).unwrap();
-            hears_of(&mut watcher, "driver").await;
-            fs::write(&path, "").unwrap();
-            hears_of(&mut watcher, "driver").await;
-        }
-        fs::rename(root.path().join("a"), root.path().join("b")).unwrap();
-        fs::create_dir(root.path().join("a")).unwrap();
-        hears_of(&mut watcher, "driver").await;
-        fs::write(&path, "").unwrap();
-        hears_of(&mut watcher, "driver").await;
-    }
-
-    #[tokio::test]
-    async fn sees_into_a_directory_that_is_made_while_the_watches_are_set() {
-        for _ in 0..200 {
-            let root = tempfile::tempdir().unwrap();
-            let directory = root.path().join("a");
-            let path = directory.join("csi.sock");
-            let mut watcher = Watcher::new();
-            let maker = std::thread::spawn({
-                let directory = directory.clone();
-                move || fs::create_dir(directory).unwrap()
-            });
-            watcher.follow(&path, &"driver");
-            maker.join().unwrap();
-            while timeout(Duration::from_millis(5), watcher.changed())
-                .await
-                .is_ok()
-            {}
-            fs::write(&path, "").unwrap();
-            told(&mut watcher).await;
-        }
-    }
-
-    #[tokio::test]
-    async fn keeps_quiet_about_reads_writes_and_other_files() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("csi.sock");
-        fs::write(&path, "").unwrap();
-        let mut watcher = Watcher::new();
-        watcher.follow(&path, &"driver");
-        for n in 0..100 {
-            fs::write(root.path().join(format!("other-{n}")), "x").unwrap();
-            fs::read_dir(root.path()).unwrap().count();
-            fs::read(&path).unwrap();
-        }
-        assert!(is_quiet(&mut watcher).await);
-    }
-
-    #[tokio::test]
-    async fn says_that_everything_must_be_looked_at_when_events_were_lost() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("csi.sock");
-        let mut watcher = Watcher::new();
-        watcher.follow(&path, &"driver");
-        for _ in 0..BACKLOG {
-            fs::write(&path, "").unwrap();
-            fs::remove_file(&path).unwrap();
-        }
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-        while !watcher.shared.overflowed.load(Ordering::Acquire) {
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "the queue never filled"
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(told(&mut watcher).await, Change::Everything);
-    }
-
-    #[tokio::test]
-    async fn forgets_what_nobody_follows() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a/csi.sock");
-        let mut watcher = Watcher::new();
-        watcher.follow(&path, &"driver");
-        watcher.unfollow(&path, &"driver");
-        assert!(watcher.directories.is_empty() && watcher.subjects.is_empty());
-        fs::create_dir(root.path().join("a")).unwrap();
-        assert!(is_quiet(&mut watcher).await);
-    }
-}
+mod tests;

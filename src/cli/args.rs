@@ -7,12 +7,16 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::ndr::NdrFlags;
 use crate::config::LogLevel;
 
 const AFTER_HELP: &str = "\
 Files:
   /etc/node-storage-driver-registrar/config.toml, then config.d/*.toml beside it
   /run/node-storage-driver-registrar/: lock, state.json, control.sock
+
+The flags of node-driver-registrar work on run and without a command, with no
+configuration file: see run --help.
 
 Exit codes:
   0 well, 1 not well or failed, 64 usage, 78 bad configuration";
@@ -40,8 +44,8 @@ pub(crate) struct Args {
 /// What to do; without any, `run`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Register drivers, and keep them registered.
-    Run,
+    /// Register drivers, and keep them registered; the default without a command.
+    Run(NdrFlags),
     /// Apply a changed configuration; returns when that is done.
     Reload,
     /// Validate the configuration, and say what it would do.
@@ -60,6 +64,9 @@ pub(crate) enum Command {
     Publish(DriverArgument),
     /// Print the completion script of a shell.
     Completions(CompletionsArgument),
+    /// Print the configuration that does what a node-driver-registrar is told by its unit or
+    /// command line.
+    ImportNdr(ImportOptions),
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,6 +107,18 @@ impl WaitState {
             WaitState::Serving => "serving",
         }
     }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ImportOptions {
+    /// A unit's name or file, or the command line, in one argument or in its own.
+    #[arg(
+        value_name = "UNIT-OR-COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -8,6 +8,10 @@ use crate::systemd::sandbox;
 
 pub(crate) fn check(loaded: &Loaded) -> Result<(), Exit> {
     print!("{}", plan(&loaded.settings));
+    if let Some(why) = loaded.root_found() {
+        let registry_dir = loaded.settings.kubelet.registry_dir.display();
+        println!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}");
+    }
     for warning in sandbox::kept_by_the_unit(&loaded.settings) {
         eprintln!("warning: {warning}");
     }
@@ -56,8 +60,22 @@ fn plan(settings: &Settings) -> String {
         );
         plan += &format!("  tells kubelet  endpoint {}\n", driver.endpoint.display());
     }
-    if settings.drivers.is_empty() {
-        plan += "no drivers are configured\n";
-    }
+    plan += &discovery(settings);
     plan
+}
+
+fn discovery(settings: &Settings) -> String {
+    let discovery = &settings.discovery;
+    if discovery.enabled {
+        let sockets = settings.plugins_dir.join("*/csi.sock");
+        let mut line = format!("discovery is on: {} is a driver", sockets.display());
+        if !discovery.exclude.is_empty() {
+            line += &format!(", except {}", discovery.exclude.join(", "));
+        }
+        line + "\n"
+    } else if settings.drivers.is_empty() {
+        "no drivers are configured, and discovery is off\n".to_owned()
+    } else {
+        "discovery is off: these are all\n".to_owned()
+    }
 }

@@ -9,6 +9,8 @@ pub(crate) enum Exit {
     Failed(String),
     /// The answer is no, and has been printed.
     No,
+    /// The command line is bad.
+    Usage(String),
     /// The configuration is bad.
     Config(String),
 }
@@ -21,6 +23,10 @@ impl Exit {
             Exit::Failed(why) => {
                 eprintln!("error: {why}");
                 ExitCode::from(1)
+            }
+            Exit::Usage(why) => {
+                eprintln!("error: {why}");
+                ExitCode::from(64)
             }
             Exit::Config(why) => {
                 eprintln!("error: {why}");

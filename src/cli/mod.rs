@@ -5,7 +5,11 @@ mod check;
 mod client;
 mod completions;
 mod exit;
+mod import_ndr;
+mod ndr;
 mod run;
+mod spelling;
+mod unit_file;
 mod wait;
 
 use std::ffi::OsString;
@@ -15,7 +19,10 @@ use clap::{CommandFactory, Parser};
 
 use self::args::{Args, Command};
 use self::exit::Exit;
-use crate::config::{self, Loaded, Overrides, Sources};
+use self::ndr::NdrFlags;
+use self::spelling::Spelled;
+use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
+use crate::kubelet_root::{self, KubeletRoot};
 
 /// The command line as clap knows it, for the man page and the completions.
 pub fn command() -> clap::Command {
@@ -24,19 +31,24 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with these arguments, the first of them its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let Spelled { arguments, ignored } = spelling::respell(arguments);
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => return exit::usage(&error),
     };
-    match dispatch(&args) {
+    match dispatch(&args, &ignored) {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => exit.report(),
     }
 }
 
-fn dispatch(args: &Args) -> Result<(), Exit> {
-    match args.command.as_ref().unwrap_or(&Command::Run) {
-        Command::Run => run::run(args),
+/// `ignored` are flags of the command line that have no effect.
+fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
+    let Some(command) = &args.command else {
+        return run::run(args, &NdrFlags::default(), ignored);
+    };
+    match command {
+        Command::Run(flags) => run::run(args, flags, ignored),
         Command::Check => check::check(&load(args)?),
         Command::Config => {
             print!("{}", load(args)?.explain());
@@ -49,18 +61,32 @@ fn dispatch(args: &Args) -> Result<(), Exit> {
         Command::Publish(driver) => client::publish(args, driver),
         Command::Reload => client::reload(args),
         Command::Completions(argument) => completions::completions(argument.shell),
+        Command::ImportNdr(options) => import_ndr::import(options),
     }
 }
 
-/// The configuration as this command line has it.
+/// The configuration as this command line has it, with the kubelet's root found.
 fn load(args: &Args) -> Result<Loaded, Exit> {
-    config::load(&sources(args)).map_err(|error| Exit::Config(error.to_string()))
+    let load = || {
+        let mut loaded = config::load(&sources(args))?;
+        if loaded.needs_kubelet_root() {
+            let KubeletRoot { path, why } = kubelet_root::find();
+            loaded.resolve_kubelet_root(path, why.to_string())?;
+        }
+        Ok(loaded)
+    };
+    load().map_err(|error: ConfigError| Exit::Config(error.to_string()))
 }
 
 fn sources(args: &Args) -> Sources {
-    let mut overrides = Overrides::default();
+    let mut sources = Sources::of_process(args.config.clone(), Overrides::default());
+    set_log_level(args, &mut sources);
+    sources
+}
+
+fn set_log_level(args: &Args, sources: &mut Sources) {
     if let Some(level) = &args.log_level {
-        overrides.set("--log-level", &["log", "level"], level.clone());
+        let key = ["log", "level"];
+        sources.overrides.set("--log-level", &key, level.clone());
     }
-    Sources::of_process(args.config.clone(), overrides)
 }

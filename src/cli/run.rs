@@ -1,38 +1,88 @@
 //! `run`: the daemon.
 
+use std::cell::RefCell;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::Args;
 use super::exit::Exit;
-use super::sources;
-use crate::config::{self, Settings, Sources};
-use crate::runtime::{RuntimeDir, locate};
+use super::ndr::NdrFlags;
+use super::set_log_level;
+use crate::config::{self, Overrides, Settings, Sources};
+use crate::kubelet_root::{self, KubeletRoot};
+use crate::runtime::{self, RuntimeDir, RuntimeError};
 use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
 use crate::{control, log, systemd};
 
-pub(crate) fn run(args: &Args) -> Result<(), Exit> {
-    let sources = sources(args);
-    let settings = settle(&sources).map_err(Exit::Config)?;
+pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(), Exit> {
+    if flags.probes() {
+        return Ok(());
+    }
+    let mut sources = Sources::of_process(args.config.clone(), Overrides::default());
+    flags
+        .put_into(&mut sources)
+        .map_err(|error| Exit::Usage(error.to_string()))?;
+    set_log_level(args, &mut sources);
+    let known = RefCell::new(None);
+    let settings = settle(&sources, &known).map_err(Exit::Config)?;
     let log = log::init(&settings.log).map_err(failed)?;
-    let runtime = RuntimeDir::take(&locate(args.runtime_dir.as_deref())).map_err(failed)?;
+    say(known.borrow().as_ref());
+    for words in flags.without_effect() {
+        tracing::warn!("{words}");
+    }
+    if !ignored.is_empty() {
+        let flags = ignored.join(" ");
+        tracing::debug!(%flags, "flags of klog that have no effect");
+    }
+    let runtime = take_runtime(args, flags).map_err(failed)?;
     let runner = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(failed)?;
     runner.block_on(serve(settings, runtime, move || {
-        let settings = settle(&sources)?;
+        let before = known.borrow().clone();
+        let settings = settle(&sources, &known)?;
+        if *known.borrow() != before {
+            say(known.borrow().as_ref());
+        }
         log.set_level(settings.log.level);
         Ok(settings)
     }))
 }
 
-/// The settings as they are now, refused when the sandbox would make them useless.
-fn settle(sources: &Sources) -> Result<Settings, String> {
-    let settings = config::load(sources)
-        .map_err(|error| error.to_string())?
-        .settings;
+/// The runtime directory. With flags alone it is one for this driver, and may be missing: a
+/// container has what it is given.
+fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, RuntimeError> {
+    let named = runtime::named(args.runtime_dir.as_deref());
+    if named.is_some() || args.config.is_some() || !flags.name_a_driver() {
+        let path = named.unwrap_or_else(runtime::usual);
+        return RuntimeDir::take(&path).map(Some);
+    }
+    match RuntimeDir::take(&flags.runtime_dir()) {
+        Err(error) if !error.is_held() => {
+            tracing::warn!(
+                "{error}; running without state and control socket: a restart costs a registration, and status has nobody to ask"
+            );
+            Ok(None)
+        }
+        taken => taken.map(Some),
+    }
+}
+
+/// The settings as they are now, refused when the sandbox would make them useless. `known` is the
+/// kubelet's root as it was found last.
+fn settle(sources: &Sources, known: &RefCell<Option<KubeletRoot>>) -> Result<Settings, String> {
+    let mut loaded = config::load(sources).map_err(|error| error.to_string())?;
+    if loaded.needs_kubelet_root() {
+        let root = find_root(known.borrow().as_ref());
+        loaded
+            .resolve_kubelet_root(root.path.clone(), root.why.to_string())
+            .map_err(|error| error.to_string())?;
+        known.replace(Some(root));
+    }
+    let settings = loaded.settings;
     if systemd::runs_us() {
         let kept = sandbox::kept_from_us(&settings);
         if !kept.is_empty() {
@@ -45,9 +95,25 @@ fn settle(sources: &Sources) -> Result<Settings, String> {
     Ok(settings)
 }
 
+/// A reload while the kubelet is down must not move every driver to a guess.
+fn find_root(known: Option<&KubeletRoot>) -> KubeletRoot {
+    let now = kubelet_root::find();
+    match known {
+        Some(known) if !now.why.is_certain() => known.clone(),
+        Some(_) | None => now,
+    }
+}
+
+fn say(root: Option<&KubeletRoot>) {
+    if let Some(KubeletRoot { path, why }) = root {
+        let root_dir = path.display();
+        tracing::info!(%root_dir, "kubelet.root_dir is \"auto\", and {root_dir} was taken: {why}");
+    }
+}
+
 async fn serve(
     settings: Settings,
-    runtime: RuntimeDir,
+    runtime: Option<RuntimeDir>,
     reread: impl Fn() -> Result<Settings, String> + Send + 'static,
 ) -> Result<(), Exit> {
     let (orders, taken) = mpsc::channel(4);
@@ -56,18 +122,22 @@ async fn serve(
         version = env!("CARGO_PKG_VERSION"),
         drivers = settings.drivers.len(),
         systemd = systemd::runs_us(),
-        runtime_dir = %runtime.path().display(),
+        runtime_dir = runtime
+            .as_ref()
+            .map(|runtime| runtime.path().display().to_string()),
         "starting"
     );
-    let supervisor = Supervisor::start(settings, Box::new(reread), Some(runtime.state()));
-    let _control = control::serve(
-        &runtime.control_socket(),
-        supervisor.reporter(),
-        supervisor.changes(),
-    )
-    .map_err(failed)?;
+    let state = runtime.as_ref().map(RuntimeDir::state);
+    let supervisor = Supervisor::start(settings, Box::new(reread), state);
+    let serve = |runtime: &RuntimeDir| {
+        let socket = runtime.control_socket();
+        control::serve(&socket, supervisor.reporter(), supervisor.changes())
+    };
+    let _control = runtime.as_ref().map(serve).transpose().map_err(failed)?;
     supervisor.run(taken).await;
-    runtime.leave();
+    if let Some(runtime) = runtime {
+        runtime.leave();
+    }
     Ok(())
 }
 

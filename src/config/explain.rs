@@ -21,8 +21,8 @@ pub enum Provenance {
     Set(Origin),
     /// A driver's value that `[defaults]` sets there.
     Defaults(Origin),
-    /// `"auto"` was set there, and this was found.
-    Found(Origin),
+    /// `"auto"` was set there, and this was found, for the reason in words.
+    Found(Origin, String),
     /// Follows from other keys.
     Derived(&'static str),
     /// Not known before the driver answers.
@@ -35,7 +35,7 @@ impl fmt::Display for Provenance {
             Self::Set(Origin::BuiltIn) | Self::Defaults(Origin::BuiltIn) => Origin::BuiltIn.fmt(f),
             Self::Set(origin) => write!(f, "from {origin}"),
             Self::Defaults(origin) => write!(f, "from [defaults], {origin}"),
-            Self::Found(origin) => write!(f, "found for \"auto\" from {origin}"),
+            Self::Found(origin, why) => write!(f, "found for \"auto\" from {origin}: {why}"),
             Self::Derived(from) => write!(f, "derived from {from}"),
             Self::Learned => f.write_str("learned from the driver"),
         }
@@ -99,10 +99,12 @@ impl Loaded {
     }
 
     fn general_provenance(&self, key: &Key, dotted: &str) -> Provenance {
+        if let ("kubelet.root_dir", Some(origin), Some(why)) =
+            (dotted, self.origins.get(key), &self.root_found)
+        {
+            return Provenance::Found(origin.clone(), why.clone());
+        }
         match (self.origins.get(key), dotted) {
-            (Some(origin), "kubelet.root_dir") if self.root_was_found => {
-                Provenance::Found(origin.clone())
-            }
             (Some(origin), _) => Provenance::Set(origin.clone()),
             (None, "kubelet.registry_dir") => Provenance::Derived("kubelet.root_dir"),
             (None, "kubelet.sees_registry_as") => Provenance::Derived("registry_dir"),

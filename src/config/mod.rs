@@ -18,6 +18,7 @@ mod origin;
 mod settings;
 mod tree;
 mod value;
+mod wildcard;
 mod word;
 
 #[cfg(test)]
@@ -85,7 +86,8 @@ pub struct Loaded {
     /// The effective values.
     pub settings: Settings,
     origins: Origins,
-    root_was_found: bool,
+    /// Why the root directory was taken that stands in the place of "auto".
+    root_found: Option<String>,
 }
 
 impl Loaded {
@@ -94,17 +96,22 @@ impl Loaded {
         self.settings.kubelet.root_dir == RootDir::Auto
     }
 
-    /// Puts the root directory that was found in the place of `"auto"`.
+    /// Puts the root directory that was found in the place of `"auto"`, with the reason in words.
     ///
     /// # Errors
     /// The kubelet's registry in that root leaves too little room for a pinned driver's name.
-    pub fn resolve_kubelet_root(&mut self, root: PathBuf) -> Result<(), ConfigError> {
+    pub fn resolve_kubelet_root(&mut self, root: PathBuf, why: String) -> Result<(), ConfigError> {
         if !self.registry_dir_is_given() {
             self.settings.kubelet.registry_dir = root.join(settings::PLUGINS_REGISTRY);
         }
         self.settings.kubelet.root_dir = RootDir::Path(root);
-        self.root_was_found = true;
+        self.root_found = Some(why);
         ConfigError::from_problems(clash::find(self))
+    }
+
+    /// Why the root directory was taken that stands in the place of `"auto"`, if one was found.
+    pub fn root_found(&self) -> Option<&str> {
+        self.root_found.as_deref()
     }
 
     fn registry_dir_is_given(&self) -> bool {
@@ -135,7 +142,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let loaded = Loaded {
         settings: Settings::from(tree),
         origins: Origins::of(&figment, &layers)?,
-        root_was_found: false,
+        root_found: None,
     };
     ConfigError::from_problems(clash::find(&loaded))?;
     Ok(loaded)

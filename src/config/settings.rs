@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::driver::{DriverDefaults, DriverId, DriverSettings, DriverTable};
 use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
+use super::wildcard;
 use super::word::{LogLevel, LogTarget, OnStop, ReadyWhen};
 
 /// Where most kubelets live.
@@ -63,6 +64,15 @@ pub struct DiscoverySettings {
     /// Ids that are none, with shell-style wildcards.
     #[serde(deserialize_with = "value::patterns")]
     pub exclude: Vec<String>,
+}
+
+impl DiscoverySettings {
+    /// Whether a directory of this name is left alone.
+    pub fn excludes(&self, id: &str) -> bool {
+        self.exclude
+            .iter()
+            .any(|pattern| wildcard::matches(pattern, id))
+    }
 }
 
 /// `[service]`: how the daemon behaves under systemd.

@@ -104,9 +104,9 @@ impl Keeper {
                     }
                 }
                 Err(trouble) => {
-                    let absent = trouble.is_absence();
+                    let on_disk = trouble.is_on_disk();
                     tell(Heard::Silent(trouble));
-                    if self.pause(absent).await.is_err() {
+                    if self.pause(on_disk).await.is_err() {
                         return;
                     }
                 }
@@ -115,15 +115,15 @@ impl Keeper {
     }
 
     /// Waits for the time to try again. An event is a reason to try at once; a resync is one only
-    /// while nothing is there.
-    async fn pause(&mut self, absent: bool) -> Result<(), watch::error::RecvError> {
+    /// while nothing that can be used is there.
+    async fn pause(&mut self, on_disk: bool) -> Result<(), watch::error::RecvError> {
         if self.seen.borrow().changes != self.last.changes {
             self.tries = 0;
             return Ok(());
         }
         let delay = self.backoff.delay(self.tries);
         let rest = async {
-            if absent {
+            if on_disk {
                 std::future::pending::<()>().await;
             }
             sleep(delay).await;
@@ -138,7 +138,7 @@ impl Keeper {
                 closed = self.seen.changed() => {
                     closed?;
                     let now = *self.seen.borrow_and_update();
-                    if absent || now.changes != self.last.changes {
+                    if on_disk || now.changes != self.last.changes {
                         self.tries = 0;
                         return Ok(());
                     }

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use tonic::{Code, Response, Status};
 
 use super::answer::{Answer, AnswerError};
-use crate::config::DriverSettings;
+use super::exposure::Exposure;
+use crate::config::{DriverSettings, SUN_PATH_MAX};
 use crate::grpc::client::{self, Broken, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::identity::Identity;
 use crate::printable::printable;
@@ -25,6 +26,8 @@ pub(crate) struct Inquiry {
     pinned: Option<String>,
     deadline: Duration,
     require_probe: bool,
+    /// Nobody named this socket: whoever may write to its directory could be the driver.
+    found: bool,
 }
 
 /// Why the driver is no use yet.
@@ -38,6 +41,10 @@ pub(crate) enum Trouble {
     NoSocket(PathBuf),
     #[error("cannot look at {}: {source}", .socket.display())]
     Unseen { socket: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Exposed(#[from] Exposure),
+    #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
+    LongPath { socket: PathBuf, length: usize },
     #[error("nobody listens on {}", .0.display())]
     Refused(PathBuf),
     #[error(
@@ -100,11 +107,23 @@ impl Inquiry {
             pinned: settings.name.clone(),
             deadline: settings.request_timeout,
             require_probe: settings.require_probe,
+            found: false,
+        }
+    }
+
+    /// The same for a socket that was found rather than named.
+    pub(crate) fn found(settings: &DriverSettings) -> Inquiry {
+        Inquiry {
+            found: true,
+            ..Inquiry::new(settings)
         }
     }
 
     /// The socket as it is on disk now.
     pub(crate) fn look(&self) -> Result<Identity, Trouble> {
+        if self.found {
+            self.is_acceptable()?;
+        }
         match std::fs::metadata(&self.socket) {
             Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
             Ok(_) => Err(Trouble::NoSocket(self.socket.clone())),
@@ -113,6 +132,22 @@ impl Inquiry {
                 socket: self.socket.clone(),
                 source,
             }),
+        }
+    }
+
+    /// What the configuration checks for a socket that is named in it.
+    fn is_acceptable(&self) -> Result<(), Trouble> {
+        let length = self.socket.as_os_str().len();
+        if length > SUN_PATH_MAX {
+            return Err(Trouble::LongPath {
+                socket: self.socket.clone(),
+                length,
+            });
+        }
+        match self.socket.parent().map(Exposure::of).transpose() {
+            Ok(exposure) => Ok(exposure.flatten().map_or(Ok(()), Err)?),
+            // Then the socket itself cannot be looked at, and that says why.
+            Err(_) => Ok(()),
         }
     }
 
@@ -271,6 +306,11 @@ impl Trouble {
             self,
             Trouble::Absent(_) | Trouble::NoDirectory { .. } | Trouble::NoSocket(_)
         )
+    }
+
+    /// Trying again is of no use before something changes on disk.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
     }
 }
 

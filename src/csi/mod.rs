@@ -2,4 +2,5 @@
 
 pub mod answer;
 pub(crate) mod contact;
+pub(crate) mod exposure;
 pub(crate) mod inquiry;

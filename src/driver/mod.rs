@@ -205,7 +205,8 @@ impl Driver {
     /// When the driver wants an [`Event::Ticked`], if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         let wanted = self.rule() == Rule::Wanted;
-        let announcement = if !wanted || self.link.identity().is_none() {
+        let stands = self.link.identity().is_some() && self.socket.identity().is_some();
+        let announcement = if !wanted || !stands {
             None
         } else if self.owed().is_some() {
             Some(self.held_until.unwrap_or_default())

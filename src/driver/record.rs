@@ -26,6 +26,13 @@ pub(crate) struct Record {
     pub(crate) withdrawn_by_hand: bool,
 }
 
+impl Record {
+    /// Somebody counts on the driver even while it is away: a kubelet, or whoever withdrew it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.registration.is_some() || self.withdrawn_by_hand
+    }
+}
+
 /// A registration that stood when the record was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registered {

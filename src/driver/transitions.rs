@@ -217,7 +217,9 @@ impl Driver {
         let Some(name) = self.name.clone() else {
             return Vec::new();
         };
-        if self.link.identity().is_none() || self.rule() != Rule::Wanted {
+        // While somebody else serves our socket's place, a link to it is theirs to announce.
+        let stands = self.link.identity().is_some() && self.socket.identity().is_some();
+        if !stands || self.rule() != Rule::Wanted {
             return Vec::new();
         }
         if let Some(news) = self.owed() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::discovery::Discovery;
 use super::entry::Entry;
 use super::kubelets::Kubelets;
 use super::schedule::Schedule;
@@ -14,6 +15,7 @@ use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, root, tell};
 use crate::config::Settings;
 use crate::csi::contact::Contact;
 use crate::csi::inquiry::Inquiry;
+use crate::descriptors::Descriptors;
 use crate::driver::Record;
 use crate::kubelet::Process;
 use crate::link::layout::Layout;
@@ -38,6 +40,8 @@ impl Supervisor {
             entries: BTreeMap::new(),
             names: HashMap::new(),
             schedule: Schedule::default(),
+            discovery: Discovery::default(),
+            descriptors: Descriptors::default(),
             watcher: Watcher::new(),
             reporter,
             reports,
@@ -55,13 +59,18 @@ impl Supervisor {
             settings,
             reread,
         };
+        supervisor.watch_plugins();
         let records = supervisor.recall();
         supervisor.sweep(&records);
         supervisor.watch_signs();
-        let ids: Vec<String> = supervisor.settings.drivers.keys().cloned().collect();
-        for id in ids {
-            supervisor.add(&id, records.get(&id), None);
+        let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
+        for id in known
+            .iter()
+            .chain(records.keys().filter(|id| !known.contains(*id)))
+        {
+            supervisor.add(id, records.get(id), None);
         }
+        supervisor.look_at_plugins();
         supervisor.plan_resync();
         supervisor
     }
@@ -72,6 +81,11 @@ impl Supervisor {
             return BTreeMap::new();
         };
         let mut records = state.drivers;
+        records.retain(|id, record| {
+            self.settings.drivers.contains_key(id)
+                || self.has_plugin(id)
+                || self.still_discovers(id, record)
+        });
         // A kubelet in another pid namespace has no pid whose end could be seen: that another one
         // has started is all that tells.
         if self.kubelets.started_since(&state.signs) {
@@ -86,10 +100,17 @@ impl Supervisor {
 
     pub(super) fn add(&mut self, id: &str, record: Option<&Record>, service: Option<Service>) {
         let id: DriverId = id.into();
+        self.descriptors.make_room(self.entries.len() + 1);
         let settings = self.settings.driver(&id);
         let (heard, called) = (self.reporter.clone(), self.reporter.clone());
         let (teller, caller) = (id.clone(), id.clone());
-        let contact = Contact::start(Inquiry::new(&settings), settings.retry_max, move |news| {
+        let found = !self.settings.drivers.contains_key(&*id);
+        let inquiry = if found {
+            Inquiry::found(&settings)
+        } else {
+            Inquiry::new(&settings)
+        };
+        let contact = Contact::start(inquiry, settings.retry_max, move |news| {
             tell(&heard, Report::Heard(teller.clone(), news));
         });
         let desk = Desk::new(move |call| tell(&called, Report::Called(caller.clone(), call)));
@@ -97,6 +118,7 @@ impl Supervisor {
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
         let mut entry = Entry::new(settings, contact, Arc::new(desk));
         entry.service = service;
+        entry.found = found;
         if let Some(record) = record {
             self.restore(&mut entry, record);
         }
@@ -121,9 +143,8 @@ impl Supervisor {
 
     pub(super) fn sweep(&self, records: &BTreeMap<String, Record>) {
         let kept = records
-            .iter()
-            .filter(|(id, _)| self.settings.drivers.contains_key(*id));
-        let kept = kept.filter_map(|(_, record)| record.name.as_ref().map(|name| (name, record)));
+            .values()
+            .filter_map(|record| record.name.as_ref().map(|name| (name, record)));
         let mut paths = BTreeSet::new();
         for (name, record) in kept {
             paths.insert(self.layout.socket(name));

@@ -22,6 +22,7 @@ impl Supervisor {
     fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
         self.look_at_kubelet_directory();
         let mut signs = false;
+        let mut plugins = false;
         for subject in subjects {
             match subject {
                 Subject::Driver(id) => {
@@ -32,10 +33,15 @@ impl Supervisor {
                 Subject::Socket(id) => self.look_at_socket(&id),
                 Subject::Link(id) => self.look_at_link(&id),
                 Subject::Sign(_) => signs = true,
+                Subject::Plugins => plugins = true,
+                Subject::Candidate(id) => self.look_at_candidate(&id),
             }
         }
         if signs {
             self.look_at_signs();
+        }
+        if plugins {
+            self.look_at_plugins();
         }
     }
 
@@ -51,6 +57,7 @@ impl Supervisor {
             }
             self.tick(&id);
         }
+        self.look_at_plugins();
     }
 
     pub(super) fn look_at_signs(&mut self) {

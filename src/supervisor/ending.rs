@@ -82,6 +82,7 @@ impl Supervisor {
     pub(super) fn forget(&mut self, id: &DriverId) -> Option<Entry> {
         let entry = self.entries.remove(id)?;
         self.schedule.set(id, None);
+        self.discovery.departures.set(id, None);
         self.watcher
             .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
         if let Some(path) = &entry.followed.socket {

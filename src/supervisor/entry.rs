@@ -27,6 +27,8 @@ const PLUGIN_TYPE: &str = "CSIPlugin";
 /// A driver and all that runs for it.
 pub(crate) struct Entry {
     pub(crate) settings: DriverSettings,
+    /// It was found in plugins_dir; no table names it.
+    pub(crate) found: bool,
     pub(crate) driver: Driver,
     pub(crate) contact: Contact,
     pub(crate) desk: Arc<Desk>,
@@ -95,6 +97,7 @@ impl Entry {
         };
         Entry {
             settings,
+            found: false,
             driver,
             contact,
             desk,

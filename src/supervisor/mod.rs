@@ -5,6 +5,7 @@
 
 mod beginning;
 mod changes;
+mod discovery;
 mod effects;
 mod ending;
 mod entry;
@@ -21,12 +22,14 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use self::discovery::Discovery;
 use self::entry::Entry;
 use self::kubelets::Kubelets;
 pub(crate) use self::requests::{Hand, Request};
 use self::schedule::Schedule;
 use crate::config::{RootDir, Settings};
 use crate::csi::contact::Heard;
+use crate::descriptors::Descriptors;
 use crate::driver::Event;
 use crate::identity::Identity;
 use crate::journal::message_id;
@@ -68,6 +71,10 @@ enum Subject {
     Socket(DriverId),
     Link(DriverId),
     Sign(usize),
+    /// plugins_dir, and each name in it.
+    Plugins,
+    /// A directory in it that has no csi.sock yet.
+    Candidate(DriverId),
 }
 
 /// What ends the main loop or is asked of it from outside the process.
@@ -90,6 +97,8 @@ pub(crate) struct Supervisor {
     /// Which driver serves under a name.
     names: HashMap<DriverName, DriverId>,
     schedule: Schedule,
+    discovery: Discovery,
+    descriptors: Descriptors,
     watcher: Watcher<Subject>,
     kubelets: Kubelets,
     reporter: mpsc::UnboundedSender<Report>,
@@ -324,7 +333,8 @@ impl Supervisor {
     fn next_wake(&self) -> Moment {
         let readiness =
             (!self.ready).then(|| Moment::default() + self.settings.service.ready_timeout);
-        [self.schedule.next(), readiness]
+        let departure = self.discovery.departures.next();
+        [self.schedule.next(), departure, readiness]
             .into_iter()
             .flatten()
             .fold(self.next_resync, Moment::min)

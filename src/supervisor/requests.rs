@@ -144,17 +144,24 @@ impl Supervisor {
         let old = std::mem::replace(&mut self.settings, settings);
         let moved =
             Layout::of(&self.settings) != self.layout || old.kubelet != self.settings.kubelet;
+        self.watch_plugins();
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
         for id in ids {
-            let stays = self.settings.drivers.contains_key(&*id);
+            let named = self.settings.drivers.contains_key(&*id);
+            // One that was found stays by the rules of discovery. One that has lost its table is
+            // found anew, or gone as its table is.
+            let stays = named
+                || if old.drivers.contains_key(&*id) {
+                    self.has_plugin(&id)
+                } else {
+                    self.discovers(&id)
+                };
             if !stays || moved {
                 self.withdraw(&id);
                 self.forget(&id);
-            } else if self
-                .entries
-                .get(&id)
-                .is_some_and(|entry| entry.settings != self.settings.driver(&id))
-            {
+            } else if self.entries.get(&id).is_some_and(|entry| {
+                entry.settings != self.settings.driver(&id) || entry.found == named
+            }) {
                 // The socket that it serves stays in service until the new one is in its place.
                 if let Some(entry) = self.forget(&id) {
                     self.add(&id, Some(&entry.driver.record()), entry.service);
@@ -174,6 +181,7 @@ impl Supervisor {
         for id in missing {
             self.add(&id, None, None);
         }
+        self.look_at_plugins();
         self.unsaved = true;
         tracing::info!(
             drivers = self.entries.len(),

@@ -27,6 +27,14 @@ impl Schedule {
         self.by_time.first().map(|(at, _)| *at)
     }
 
+    pub(crate) fn has(&self, id: &DriverId) -> bool {
+        self.by_driver.contains_key(id)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &(Moment, DriverId)> {
+        self.by_time.iter()
+    }
+
     /// The drivers whose time has come.
     pub(crate) fn due(&self, now: Moment) -> Vec<DriverId> {
         self.by_time

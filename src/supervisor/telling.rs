@@ -10,6 +10,7 @@ use crate::state::State;
 impl Supervisor {
     /// After everything that came in at once: write, answer, tell.
     pub(super) fn finish_turn(&mut self) {
+        self.let_go_of_the_departed();
         if std::mem::take(&mut self.unsaved) {
             self.save();
         }
@@ -69,7 +70,12 @@ impl Supervisor {
         }
         let all = self.entries.len();
         if all == 0 {
-            return "no drivers configured".to_owned();
+            return if self.settings.discovery.enabled {
+                let directory = self.settings.plugins_dir.display();
+                format!("no drivers yet; looking for them in {directory}")
+            } else {
+                "no drivers configured".to_owned()
+            };
         }
         let mut others = self
             .entries

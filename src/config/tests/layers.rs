@@ -273,7 +273,7 @@ fn the_root_that_was_found_says_so() {
     let mut loaded = bench.load();
     assert!(loaded.needs_kubelet_root());
     loaded
-        .resolve_kubelet_root(PathBuf::from("/var/lib/k0s/kubelet"))
+        .resolve_kubelet_root(PathBuf::from("/var/lib/k0s/kubelet"), "it runs".to_owned())
         .unwrap();
     assert!(!loaded.needs_kubelet_root());
     let entries = loaded.provenance();
@@ -283,5 +283,8 @@ fn the_root_that_was_found_says_so() {
         .unwrap();
     assert_eq!(found.value.as_deref(), Some("\"/var/lib/k0s/kubelet\""));
     let file = Origin::File(bench.path("config.toml"));
-    assert_eq!(found.provenance, Provenance::Found(file));
+    assert_eq!(
+        found.provenance,
+        Provenance::Found(file, "it runs".to_owned())
+    );
 }

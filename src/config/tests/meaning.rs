@@ -54,7 +54,7 @@ fn the_root_that_was_found_moves_only_a_derived_registry() {
     let root = || PathBuf::from("/var/lib/k0s/kubelet");
     let mut loaded = Bench::with("kubelet.root_dir = 'auto'").load();
     assert_eq!(loaded.settings.kubelet.root_dir, RootDir::Auto);
-    loaded.resolve_kubelet_root(root()).unwrap();
+    loaded.resolve_kubelet_root(root(), String::new()).unwrap();
     assert_eq!(loaded.settings.kubelet.root_dir, RootDir::Path(root()));
     assert_eq!(
         loaded.settings.kubelet.registry_dir,
@@ -62,7 +62,7 @@ fn the_root_that_was_found_moves_only_a_derived_registry() {
     );
 
     let mut loaded = Bench::with("[kubelet]\nroot_dir = 'auto'\nregistry_dir = '/x'").load();
-    loaded.resolve_kubelet_root(root()).unwrap();
+    loaded.resolve_kubelet_root(root(), String::new()).unwrap();
     assert_eq!(loaded.settings.kubelet.registry_dir, PathBuf::from("/x"));
 }
 
@@ -75,7 +75,7 @@ fn a_root_too_deep_for_a_pinned_name_is_refused_when_it_is_found() {
     let mut loaded = bench.load();
     let root = "/var/snap/microk8s/common/var/lib/kubelet";
     let error = loaded
-        .resolve_kubelet_root(PathBuf::from(root))
+        .resolve_kubelet_root(PathBuf::from(root), String::new())
         .unwrap_err()
         .to_string();
     assert!(

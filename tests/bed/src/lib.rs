@@ -8,6 +8,7 @@
 //! - [`kubelet`]: a kubelet of a chosen release, in this process or in one of its own
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
 //! - [`Registrar`]: the real binary, run as a process
+//! - [`Sidecar`]: a stand-in for node-driver-registrar
 //! - [`wire`]: a kubelet's calls, one at a time and by hand
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping
 
@@ -19,6 +20,7 @@ pub mod node;
 pub mod notify_socket;
 pub mod proto;
 pub mod registrar;
+pub mod sidecar;
 pub mod status;
 pub mod wire;
 mod worker;
@@ -29,4 +31,5 @@ pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing
 pub use node::{Layout, Node};
 pub use notify_socket::NotifySocket;
 pub use registrar::Registrar;
+pub use sidecar::Sidecar;
 pub use status::{DriverStatus, Status};

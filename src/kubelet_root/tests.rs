@@ -1,0 +1,187 @@
+//! Each way to find a kubelet's root, in a fake /proc.
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A system with processes and directories of the test's choice.
+struct System(TempDir);
+
+impl System {
+    fn new() -> System {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("proc")).unwrap();
+        fs::write(dir.path().join("proc/uptime"), "1").unwrap();
+        System(dir)
+    }
+
+    fn process(self, pid: u32, arguments: &[&str]) -> System {
+        let directory = self.0.path().join(format!("proc/{pid}"));
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("cmdline"), arguments.join("\0") + "\0").unwrap();
+        self
+    }
+
+    fn directory(self, path: &str) -> System {
+        fs::create_dir_all(self.0.path().join(path.trim_start_matches('/'))).unwrap();
+        self
+    }
+
+    /// A file as the process sees it.
+    fn file(self, pid: u32, path: &str, text: &str) -> System {
+        let inside = self.0.path().join(format!("proc/{pid}/root{path}"));
+        fs::create_dir_all(inside.parent().unwrap()).unwrap();
+        fs::write(inside, text).unwrap();
+        self
+    }
+
+    fn find(&self) -> KubeletRoot {
+        find_in(&self.0.path().join("proc"), self.0.path())
+    }
+
+    #[track_caller]
+    fn has(&self, path: &str, why: &str) {
+        let found = self.find();
+        assert_eq!(found.path, Path::new(path), "{found:?}");
+        assert!(found.why.to_string().contains(why), "{}", found.why);
+    }
+}
+
+#[test]
+fn each_well_known_directory_is_found_by_what_a_kubelet_makes_in_it() {
+    for root in WELL_KNOWN {
+        for mark in MARKS {
+            let system = System::new().directory(&format!("{root}/{mark}"));
+            system.has(root, mark);
+        }
+        // Drivers make this one.
+        let system = System::new().directory(&format!("{root}/plugins"));
+        assert_eq!(system.find().why, Why::Default);
+    }
+}
+
+#[test]
+fn the_most_common_of_several_directories_is_taken() {
+    let system = System::new()
+        .directory("/var/lib/rancher/k3s/agent/kubelet/plugins_registry")
+        .directory("/var/lib/k0s/kubelet/plugins_registry");
+    system.has("/var/lib/k0s/kubelet", "no kubelet runs");
+    let system = system.directory("/var/lib/kubelet/pod-resources");
+    system.has("/var/lib/kubelet", "pod-resources");
+}
+
+#[test]
+fn without_anything_it_is_the_usual_one() {
+    System::new().has("/var/lib/kubelet", "the usual one");
+}
+
+#[test]
+fn a_kubelet_that_runs_says_it_in_any_spelling() {
+    for arguments in [
+        &["/usr/bin/kubelet", "--root-dir=/data/kubelet", "--v=2"][..],
+        &["kubelet", "--root-dir", "/data/kubelet"],
+        &["kubelet", "-root-dir=/data/kubelet/"],
+        &["/hyperkube", "kubelet", "--root-dir=/data/kubelet"],
+        &["kubelet", "--root-dir=/a", "--root-dir=/data/kubelet"],
+        &[
+            "/usr/local/bin/k3s",
+            "server",
+            "--kubelet-arg=v=2",
+            "--kubelet-arg=root-dir=/data/kubelet",
+        ],
+        &["k3s", "agent", "--kubelet-arg", "root-dir=/data/kubelet"],
+        &[
+            "/usr/bin/rke2",
+            "agent",
+            "--kubelet-arg=--root-dir=/data/kubelet",
+        ],
+        &[
+            "k0s",
+            "worker",
+            "--kubelet-extra-args=--v=1 --root-dir=/data/kubelet",
+        ],
+        &["k0s", "worker", "--kubelet-root-dir=/data/kubelet"],
+        &["k0s", "worker", "--data-dir=/data"],
+    ] {
+        let system = System::new()
+            .process(1, &["/sbin/init"])
+            .process(77, arguments)
+            .directory("/var/lib/k0s/kubelet/plugins_registry");
+        system.has("/data/kubelet", "pid 77, has it on its command line");
+    }
+}
+
+#[test]
+fn a_program_that_says_nothing_has_its_usual_root() {
+    for (arguments, root) in [
+        (&["/usr/bin/kubelet", "--v=2"][..], "/var/lib/kubelet"),
+        (&["/usr/local/bin/k3s server", ""], "/var/lib/kubelet"),
+        (&["k3s", "agent"], "/var/lib/kubelet"),
+        (&["rke2", "server"], "/var/lib/kubelet"),
+        (
+            &["/usr/local/bin/k0s", "worker", "--config=/x"],
+            "/var/lib/k0s/kubelet",
+        ),
+        (
+            &["/snap/microk8s/1/kubelite", "--kubelet-args-file=/nowhere"],
+            "/var/snap/microk8s/common/var/lib/kubelet",
+        ),
+    ] {
+        let system = System::new()
+            .process(7, arguments)
+            .directory("/opt/rke/var/lib/kubelet/plugins_registry");
+        system.has(root, "pid 7, names no other");
+    }
+}
+
+#[test]
+fn microk8s_has_the_flags_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kubelet");
+    fs::write(&file, "--v=2\n--root-dir=/data/kubelet\n").unwrap();
+    let argument = format!("--kubelet-args-file={}", file.display());
+    let system = System::new().process(9, &["/snap/microk8s/1/kubelite", &argument]);
+    system.has("/data/kubelet", "kubelite, pid 9");
+}
+
+#[test]
+fn the_kubelets_configuration_file_may_name_it() {
+    for text in [
+        "kind: KubeletConfiguration\nrootDir: /data/kubelet\n",
+        "rootDir: \"/data/kubelet\"\n",
+        "{\n  \"kind\": \"KubeletConfiguration\",\n  \"rootDir\": \"/data/kubelet\"\n}\n",
+    ] {
+        let system = System::new()
+            .process(5, &["kubelet", "--config=/etc/kubelet.yaml"])
+            .file(5, "/etc/kubelet.yaml", text);
+        system.has("/data/kubelet", "/etc/kubelet.yaml");
+    }
+    for text in [
+        "kind: x\n",
+        "other:\n  rootDir: /data/kubelet\n",
+        "rootDir: relative\n",
+    ] {
+        let system = System::new()
+            .process(5, &["kubelet", "--config=/etc/kubelet.yaml"])
+            .file(5, "/etc/kubelet.yaml", text);
+        system.has("/var/lib/kubelet", "kubelet, pid 5, names no other");
+    }
+}
+
+#[test]
+fn a_kubelet_goes_before_a_program_around_one_and_others_do_not_count() {
+    let system = System::new()
+        .process(3, &["k3s", "server"])
+        .process(4, &["kubelet"])
+        .process(5, &["k3s", "kubectl", "get", "--kubelet-arg=root-dir=/x"])
+        .process(6, &["vi", "kubelet", "--root-dir=/x"])
+        .process(8, &["kubelet", "--root-dir=relative"])
+        .process(9, &[]);
+    assert_eq!(
+        system.find().why,
+        Why::Program {
+            pid: 4,
+            program: "kubelet".to_owned()
+        }
+    );
+}

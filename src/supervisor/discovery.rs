@@ -1,0 +1,272 @@
+//! Drivers that nobody wrote down: each directory in plugins_dir with a csi.sock is one.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::schedule::Schedule;
+use super::{DriverId, Subject, Supervisor};
+use crate::driver::Record;
+
+/// A directory that has been away for so long does not come back: an upgrade of the driver or a
+/// late mount takes less.
+const GONE_FOR_GOOD: Duration = Duration::from_secs(300);
+
+/// What is known of plugins_dir beside the drivers that were found there.
+#[derive(Default)]
+pub(super) struct Discovery {
+    /// The directory that is watched, while discovery is on.
+    directory: Option<PathBuf>,
+    /// Sockets that a table of the configuration names.
+    named: HashSet<PathBuf>,
+    /// Directories without a csi.sock so far.
+    empty: BTreeSet<DriverId>,
+    /// When drivers whose directory went are given up, although a kubelet holds them.
+    pub(super) departures: Schedule,
+    /// The directory could not be read the last time.
+    unreadable: bool,
+}
+
+impl Discovery {
+    fn csi_socket(&self, id: &str) -> Option<PathBuf> {
+        Some(self.directory.as_ref()?.join(id).join("csi.sock"))
+    }
+}
+
+impl Supervisor {
+    /// Begins to watch plugins_dir as the settings have it now, or ends it.
+    pub(super) fn watch_plugins(&mut self) {
+        if let Some(old) = self.discovery.directory.take() {
+            for id in std::mem::take(&mut self.discovery.empty) {
+                let socket = old.join(&*id).join("csi.sock");
+                self.watcher.unfollow(&socket, &Subject::Candidate(id));
+            }
+            self.watcher.unfollow_children(&old, &Subject::Plugins);
+        }
+        self.discovery = Discovery::default();
+        if !self.settings.discovery.enabled {
+            return;
+        }
+        let directory = self.settings.plugins_dir.clone();
+        self.watcher.follow_children(&directory, &Subject::Plugins);
+        self.discovery.directory = Some(directory);
+        let tables = self.settings.drivers.values();
+        self.discovery.named = tables.map(|driver| driver.csi_socket.clone()).collect();
+    }
+
+    /// Whether a directory of this name is a driver when there is a csi.sock in it. What a table
+    /// says of the id or of the socket goes before.
+    pub(super) fn discovers(&self, id: &str) -> bool {
+        let Some(socket) = self.discovery.csi_socket(id) else {
+            return false;
+        };
+        !self.settings.drivers.contains_key(id)
+            && !self.discovery.named.contains(&socket)
+            && !self.settings.discovery.excludes(id)
+            && is_id(id)
+    }
+
+    /// A driver of an earlier run that somebody still counts on, wherever its directory is now.
+    pub(super) fn still_discovers(&self, id: &str, record: &Record) -> bool {
+        record.is_held() && self.discovers(id)
+    }
+
+    /// Whether a driver that discovery looks after would be found now.
+    pub(super) fn has_plugin(&self, id: &str) -> bool {
+        let socket = self.discovery.csi_socket(id);
+        self.discovers(id) && socket.is_some_and(|socket| is_there(&socket))
+    }
+
+    /// Compares plugins_dir with what is known. The only place that reads a directory while we
+    /// run: for an event in plugins_dir itself, and at the resync.
+    pub(super) fn look_at_plugins(&mut self) {
+        let Some(directory) = self.discovery.directory.clone() else {
+            return;
+        };
+        let there = match plugins(&directory) {
+            Ok(there) => there,
+            Err(error) => {
+                if !std::mem::replace(&mut self.discovery.unreadable, true) {
+                    tracing::warn!(%error, directory = %directory.display(), "cannot look for drivers in plugins_dir");
+                }
+                return;
+            }
+        };
+        self.discovery.unreadable = false;
+        let gone = |id: &&DriverId| !there.contains(*id);
+        let emptied: Vec<DriverId> = self.discovery.empty.iter().filter(gone).cloned().collect();
+        for id in emptied {
+            self.drop_candidate(&id);
+        }
+        let found = self.entries.iter().filter(|(_, entry)| entry.found);
+        let left: Vec<DriverId> = found.map(|(id, _)| id).filter(gone).cloned().collect();
+        for id in left {
+            self.directory_gone(&id);
+        }
+        for id in there {
+            if !self.discovers(&id) {
+                continue;
+            }
+            if self.entries.contains_key(&id) {
+                self.discovery.departures.set(&id, None);
+            } else {
+                self.look_at_candidate(&id);
+            }
+        }
+    }
+
+    /// Looks whether a directory has become a driver's.
+    pub(super) fn look_at_candidate(&mut self, id: &DriverId) {
+        let Some(socket) = self.discovery.csi_socket(id) else {
+            return;
+        };
+        if self.entries.contains_key(id) {
+            return;
+        }
+        let subject = Subject::Candidate(id.clone());
+        if !is_there(&socket) && self.discovery.empty.insert(id.clone()) {
+            self.watcher.follow(&socket, &subject);
+        }
+        // What happened between the look and the watch would go unseen.
+        if is_there(&socket) {
+            tracing::info!(driver = %id, csi_socket = %socket.display(), "{id}: found");
+            self.add(id, None, None);
+            self.drop_candidate(id);
+            self.changed = true;
+            self.unsaved = true;
+        }
+    }
+
+    fn drop_candidate(&mut self, id: &DriverId) {
+        if let Some(socket) = self.discovery.csi_socket(id)
+            && self.discovery.empty.remove(id)
+        {
+            self.watcher
+                .unfollow(&socket, &Subject::Candidate(id.clone()));
+        }
+    }
+
+    fn directory_gone(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        if !entry.driver.record().is_held() {
+            return self.let_go(id);
+        }
+        if self.discovery.departures.has(id) {
+            return;
+        }
+        let patience = patience(entry.settings.withdraw_after);
+        tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
+        let at = self.now() + patience;
+        self.discovery.departures.set(id, Some(at));
+    }
+
+    /// Drivers whose directory went, and that nobody holds any more or nobody waits for.
+    pub(super) fn let_go_of_the_departed(&mut self) {
+        let now = self.now();
+        let departed = self.discovery.departures.all();
+        let over = departed.filter(|(at, id)| {
+            let entry = self.entries.get(id);
+            *at <= now || entry.is_none_or(|entry| !entry.driver.record().is_held())
+        });
+        let over: Vec<DriverId> = over.map(|(_, id)| id.clone()).collect();
+        for id in over {
+            self.let_go(&id);
+        }
+    }
+
+    fn let_go(&mut self, id: &DriverId) {
+        tracing::info!(driver = %id, "{id}: its directory is gone, and so is the driver");
+        self.withdraw(id);
+        self.forget(id);
+        self.changed = true;
+        self.unsaved = true;
+    }
+}
+
+/// How long a driver that is registered may be without its directory.
+fn patience(withdraw_after: Option<Duration>) -> Duration {
+    withdraw_after.map_or(GONE_FOR_GOOD, |after| after.min(GONE_FOR_GOOD))
+}
+
+fn is_there(socket: &Path) -> bool {
+    fs::symlink_metadata(socket).is_ok()
+}
+
+/// A shell's `*` passes over hidden names. What would garble a log is no id either.
+fn is_id(name: &str) -> bool {
+    !name.starts_with('.') && !name.contains(char::is_control)
+}
+
+/// The names of all directories in plugins_dir. One that is missing has none.
+fn plugins(directory: &Path) -> io::Result<BTreeSet<DriverId>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(BTreeSet::new());
+        }
+        Err(error) => return Err(error),
+    };
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let entry = entry?;
+        if is_directory(&entry)
+            && let Some(name) = entry.file_name().to_str()
+        {
+            names.insert(name.into());
+        }
+    }
+    Ok(names)
+}
+
+/// A link to a directory counts as one.
+fn is_directory(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| {
+        kind.is_dir() || kind.is_symlink() && fs::metadata(entry.path()).is_ok_and(|to| to.is_dir())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_gone_for_good_after_five_minutes_or_withdraw_after() {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        assert_eq!(patience(None), minutes(5));
+        assert_eq!(patience(Some(minutes(60))), minutes(5));
+        assert_eq!(patience(Some(minutes(1))), minutes(1));
+    }
+
+    #[test]
+    fn only_directories_and_links_to_them_are_plugins() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        fs::create_dir(path.join("a")).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("a", path.join("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", path.join("dangling")).unwrap();
+        let names: Vec<String> = plugins(path)
+            .unwrap()
+            .iter()
+            .map(|id| id.to_string())
+            .collect();
+        assert_eq!(names, ["a", "link"]);
+        assert!(plugins(&path.join("missing")).unwrap().is_empty());
+        assert!(plugins(&path.join("file")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn hidden_names_and_names_that_garble_a_log_are_no_ids() {
+        assert!(is_id("nfs.csi.k8s.io") && is_id("a b"));
+        assert!(!is_id(".staging") && !is_id("a\nb"));
+    }
+}

@@ -1,0 +1,169 @@
+//! The watcher on real directories.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+
+async fn told(watcher: &mut Watcher<&'static str>) -> Change<&'static str> {
+    timeout(Duration::from_secs(5), watcher.changed())
+        .await
+        .expect("no change was told")
+}
+
+async fn is_quiet(watcher: &mut Watcher<&'static str>) -> bool {
+    timeout(Duration::from_millis(100), watcher.changed())
+        .await
+        .is_err()
+}
+
+/// Events arrive in any number of pieces: takes them until `subject` was named.
+async fn hears_of(watcher: &mut Watcher<&'static str>, subject: &'static str) {
+    while told(watcher).await != Change::Subjects(BTreeSet::from([subject])) {}
+    while !is_quiet(watcher).await {}
+}
+
+#[tokio::test]
+async fn tells_of_a_file_whose_parents_come_one_by_one() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a/b/csi.sock");
+    let mut watcher = Watcher::new();
+    watcher.follow(&path, &"driver");
+    fs::create_dir(root.path().join("a")).unwrap();
+    hears_of(&mut watcher, "driver").await;
+    fs::create_dir(root.path().join("a/b")).unwrap();
+    hears_of(&mut watcher, "driver").await;
+    fs::write(&path, "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+}
+
+#[tokio::test]
+async fn follows_a_directory_that_is_replaced() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a/csi.sock");
+    fs::create_dir(root.path().join("a")).unwrap();
+    let mut watcher = Watcher::new();
+    watcher.follow(&path, &"driver");
+    for _ in 0..3 {
+        fs::remove_dir_all(root.path().join("a")).unwrap();
+        fs::create_dir(root.path().join("a")).unwrap();
+        hears_of(&mut watcher, "driver").await;
+        fs::write(&path, "").unwrap();
+        hears_of(&mut watcher, "driver").await;
+    }
+    fs::rename(root.path().join("a"), root.path().join("b")).unwrap();
+    fs::create_dir(root.path().join("a")).unwrap();
+    hears_of(&mut watcher, "driver").await;
+    fs::write(&path, "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+}
+
+#[tokio::test]
+async fn sees_into_a_directory_that_is_made_while_the_watches_are_set() {
+    for _ in 0..200 {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("a");
+        let path = directory.join("csi.sock");
+        let mut watcher = Watcher::new();
+        let maker = std::thread::spawn({
+            let directory = directory.clone();
+            move || fs::create_dir(directory).unwrap()
+        });
+        watcher.follow(&path, &"driver");
+        maker.join().unwrap();
+        while timeout(Duration::from_millis(5), watcher.changed())
+            .await
+            .is_ok()
+        {}
+        fs::write(&path, "").unwrap();
+        told(&mut watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn keeps_quiet_about_reads_writes_and_other_files() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("csi.sock");
+    fs::write(&path, "").unwrap();
+    let mut watcher = Watcher::new();
+    watcher.follow(&path, &"driver");
+    for n in 0..100 {
+        fs::write(root.path().join(format!("other-{n}")), "x").unwrap();
+        fs::read_dir(root.path()).unwrap().count();
+        fs::read(&path).unwrap();
+    }
+    assert!(is_quiet(&mut watcher).await);
+}
+
+#[tokio::test]
+async fn says_that_everything_must_be_looked_at_when_events_were_lost() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("csi.sock");
+    let mut watcher = Watcher::new();
+    watcher.follow(&path, &"driver");
+    for _ in 0..BACKLOG {
+        fs::write(&path, "").unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+    while !watcher.shared.overflowed.load(Ordering::Acquire) {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the queue never filled"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(told(&mut watcher).await, Change::Everything);
+}
+
+#[tokio::test]
+async fn forgets_what_nobody_follows() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a/csi.sock");
+    let mut watcher = Watcher::new();
+    watcher.follow(&path, &"driver");
+    watcher.unfollow(&path, &"driver");
+    assert!(watcher.directories.is_empty() && watcher.subjects.is_empty());
+    fs::create_dir(root.path().join("a")).unwrap();
+    assert!(is_quiet(&mut watcher).await);
+}
+
+#[tokio::test]
+async fn tells_of_every_child_of_a_directory_and_of_nothing_below_it() {
+    let root = tempfile::tempdir().unwrap();
+    let plugins = root.path().join("storage/plugins");
+    let mut watcher = Watcher::new();
+    watcher.follow_children(&plugins, &"plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    hears_of(&mut watcher, "plugins").await;
+    for _ in 0..2 {
+        fs::create_dir(plugins.join("a")).unwrap();
+        hears_of(&mut watcher, "plugins").await;
+        fs::write(plugins.join("a/csi.sock"), "").unwrap();
+        fs::read_dir(&plugins).unwrap().count();
+        assert!(is_quiet(&mut watcher).await);
+        fs::remove_dir_all(plugins.join("a")).unwrap();
+        hears_of(&mut watcher, "plugins").await;
+        // And the same again where the directory itself was replaced.
+        fs::remove_dir(&plugins).unwrap();
+        fs::create_dir(&plugins).unwrap();
+        hears_of(&mut watcher, "plugins").await;
+    }
+    watcher.unfollow_children(&plugins, &"plugins");
+    assert!(watcher.directories.is_empty() && watcher.families.is_empty());
+}
+
+#[tokio::test]
+async fn a_directory_stays_watched_for_a_child_when_nobody_wants_the_others() {
+    let root = tempfile::tempdir().unwrap();
+    let child = root.path().join("csi.sock");
+    let mut watcher = Watcher::new();
+    watcher.follow_children(root.path(), &"plugins");
+    watcher.follow(&child, &"driver");
+    watcher.unfollow_children(root.path(), &"plugins");
+    fs::write(root.path().join("other"), "").unwrap();
+    assert!(is_quiet(&mut watcher).await);
+    fs::write(&child, "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+}

@@ -1,0 +1,23 @@
+//! Any number of drivers, found by themselves, and the move from node-driver-registrar.
+//!
+//! The real binary on real sockets. `LONG=1` adds the thousand drivers to the table of scale;
+//! `UPDATE_DOCS=1` writes that table into docs/scale.md.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a panic with its line is the report"
+)]
+
+mod command_lines;
+mod departures;
+mod discovery;
+mod examples;
+mod exposure;
+mod import;
+mod kubelet_root;
+mod moving;
+mod scale;
+mod scene;
+mod unit;
+
+bed::kubelet_process!();

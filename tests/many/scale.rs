@@ -1,0 +1,222 @@
+//! Many drivers in one process: how long it takes, and what it costs.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bed::kubelet::{Event, Mark};
+use bed::{Behaviour, FakeDriver, Layout, TestKubelet, eventually};
+
+use crate::scene::{PROGRAM, Scene};
+
+/// A thousand drivers of the bed are a thousand threads beside ours.
+const LONG_WHILE: Duration = Duration::from_secs(300);
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/scale.md");
+
+/// One row of the table.
+struct Cost {
+    drivers: usize,
+    rss_kb: u64,
+    descriptors: usize,
+    threads: u64,
+    linked: Duration,
+    registered: Duration,
+}
+
+fn id(number: usize) -> String {
+    format!("driver-{number:04}.test")
+}
+
+/// Prepares the directories, as packages do: what comes is the sockets.
+fn directories(scene: &Scene, drivers: usize) {
+    for number in 0..drivers {
+        fs::create_dir(scene.directory(&id(number))).unwrap();
+    }
+}
+
+fn appear(scene: &Scene, drivers: usize) -> Vec<FakeDriver> {
+    let start = |number| {
+        let id = id(number);
+        FakeDriver::start(scene.node.csi_socket(&id), Behaviour::named(&id))
+    };
+    (0..drivers).map(start).collect()
+}
+
+#[track_caller]
+fn wait_linked(scene: &Scene, drivers: usize) {
+    let directory = scene.node.kubelet_registry_dir();
+    eventually("every link is there", LONG_WHILE, || {
+        let there = (0..drivers).filter(|number| {
+            directory
+                .join(format!("{}-reg.sock", id(*number)))
+                .is_symlink()
+        });
+        let there = there.count();
+        if there == drivers {
+            Ok(())
+        } else {
+            Err(there.to_string())
+        }
+    });
+}
+
+#[track_caller]
+fn wait_registered(kubelet: &TestKubelet, drivers: usize) {
+    eventually("all are registered", LONG_WHILE, || {
+        let there = kubelet.registered().len();
+        if there == drivers {
+            Ok(())
+        } else {
+            Err(there.to_string())
+        }
+    });
+}
+
+fn measure(drivers: usize) -> Cost {
+    let scene = Scene::started(Layout::TwoDirectories, "");
+    let kubelet = scene.kubelet();
+    directories(&scene, drivers);
+    let start = Instant::now();
+    let _drivers = appear(&scene, drivers);
+    let appeared = start.elapsed();
+    wait_linked(&scene, drivers);
+    let linked = start.elapsed();
+    wait_registered(&kubelet, drivers);
+    let registered = start.elapsed();
+    eprintln!("{drivers} drivers appeared within {appeared:?}");
+    // Calls of the kubelet end, and with them their descriptors.
+    let status = || scene.registrar.status().unwrap().drivers;
+    eventually("the registrar agrees", LONG_WHILE, || {
+        status().iter().all(|driver| driver.phase == "registered")
+    });
+    let undone = kubelet.events_since(Mark::default(), |event| {
+        matches!(event, Event::Deregister { .. })
+    });
+    // The kubelet takes longer than three seconds over a thousand, and some are announced again
+    // while they wait for it.
+    assert!(undone.is_empty() || drivers > 100, "{undone:?}");
+    Cost {
+        drivers,
+        rss_kb: scene.registrar.rss_kb(),
+        descriptors: scene.registrar.fd_count(),
+        threads: scene.registrar.thread_count(),
+        linked,
+        registered,
+    }
+}
+
+fn table(costs: &[Cost]) -> String {
+    let mut table = String::from(
+        "| drivers | resident memory | descriptors | threads | all linked after | all registered after |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    for cost in costs {
+        writeln!(
+            table,
+            "| {} | {:.1} MB | {} | {} | {} ms | {} ms |",
+            cost.drivers,
+            cost.rss_kb as f64 / 1024.0,
+            cost.descriptors,
+            cost.threads,
+            cost.linked.as_millis(),
+            cost.registered.as_millis()
+        )
+        .unwrap();
+    }
+    table
+}
+
+#[test]
+fn a_hundred_drivers_that_appear_at_once_are_linked_and_registered() {
+    let cost = measure(100);
+    assert!(cost.linked < Duration::from_secs(5), "{:?}", cost.linked);
+    assert!(
+        cost.registered < Duration::from_secs(15),
+        "{:?}",
+        cost.registered
+    );
+    // Two for each: the connection to the driver, and the socket that is served.
+    assert!(cost.descriptors <= 2 * 100 + 32, "{}", cost.descriptors);
+    assert!(cost.threads <= 4, "{}", cost.threads);
+}
+
+#[test]
+fn one_broken_driver_does_not_delay_the_others() {
+    let scene = Scene::started(Layout::TwoDirectories, "");
+    let mut hung = Behaviour::named("hung.test");
+    hung.listening = bed::driver::Listening::Mute;
+    let _hung = FakeDriver::start_in_new_directory(scene.node.csi_socket("hung.test"), hung);
+    scene.phase("hung.test", "waiting-for-driver");
+    let start = Instant::now();
+    directories(&scene, 20);
+    let _drivers = appear(&scene, 20);
+    wait_linked(&scene, 20);
+    // The deadline of a call is 5 s.
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
+    for (hard, words) in [
+        (4096, "raised the limit of open files"),
+        (80, "LimitNOFILE="),
+    ] {
+        let scene = Scene::new(Layout::TwoDirectories, "");
+        let _drivers: Vec<_> = (0..6).map(|number| scene.driver(&id(number))).collect();
+        let log = scene.node.root().join("log");
+        let mut child = std::process::Command::new("/bin/sh")
+            .arg("-c")
+            .arg(format!("ulimit -Sn 70 && ulimit -Hn {hard} && exec \"$@\""))
+            .args(["sh", PROGRAM, "run", "--config"])
+            .arg(scene.node.config_file())
+            .arg("--runtime-dir")
+            .arg(scene.node.runtime_dir())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        eventually(words, crate::scene::SOON, || {
+            fs::read_to_string(&log).unwrap().contains(words)
+        });
+        wait_linked(&scene, 6);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// Prints the table of docs/scale.md.
+#[test]
+#[ignore = "takes a minute: LONG=1 adds the thousand, UPDATE_DOCS=1 writes docs/scale.md"]
+fn what_drivers_cost() {
+    let long = std::env::var_os("LONG").is_some();
+    let counts: &[usize] = if long {
+        &[1, 10, 100, 1000]
+    } else {
+        &[1, 10, 100]
+    };
+    let costs: Vec<Cost> = counts.iter().map(|drivers| measure(*drivers)).collect();
+    let table = table(&costs);
+    println!("{table}");
+    for pair in costs.windows(2) {
+        let more = (pair[1].drivers - pair[0].drivers) as u64;
+        let kb = pair[1].rss_kb.saturating_sub(pair[0].rss_kb) / more;
+        assert!(kb < 100, "{kb} kB for each driver more");
+        assert_eq!(pair[0].threads, pair[1].threads);
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        update(Path::new(PAGE), &table);
+    }
+}
+
+/// Puts the table between its marks.
+fn update(page: &Path, table: &str) {
+    let text = fs::read_to_string(page).unwrap();
+    let (before, rest) = text.split_once("<!-- measured -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end -->").unwrap();
+    let text = format!("{before}<!-- measured -->\n{table}<!-- end -->{after}");
+    fs::write(page, text).unwrap();
+}

@@ -1,0 +1,96 @@
+//! The binary under a command line of the test's own, as a unit or a container has it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+use bed::eventually;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::scene::{PROGRAM, SOON};
+
+/// A process that runs until it is stopped or dropped.
+pub(crate) struct Unit {
+    child: Child,
+    log: PathBuf,
+}
+
+/// The binary in an empty environment.
+pub(crate) fn command<A: AsRef<str>>(arguments: &[A]) -> Command {
+    let program = std::env::var_os("REGISTRAR_BIN").unwrap_or_else(|| PROGRAM.into());
+    let mut command = Command::new(program);
+    command.env_clear().stdin(Stdio::null());
+    for argument in arguments {
+        command.arg(argument.as_ref());
+    }
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn output<A: AsRef<str>>(arguments: &[A]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+impl Unit {
+    /// Starts it with a runtime directory, which systemd would have named, or without.
+    pub(crate) fn start<A: AsRef<str>>(
+        arguments: &[A],
+        runtime_dir: Option<&Path>,
+        log: PathBuf,
+    ) -> Unit {
+        let mut command = command(arguments);
+        if let Some(runtime_dir) = runtime_dir {
+            command.env("RUNTIME_DIRECTORY", runtime_dir);
+        }
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Unit { child, log }
+    }
+
+    pub(crate) fn logs(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_log(&self, words: &str) -> String {
+        let found = || {
+            let logs = self.logs();
+            if logs.contains(words) {
+                Ok(logs)
+            } else {
+                Err(logs)
+            }
+        };
+        eventually(words, SOON, found)
+    }
+
+    /// The runtime directory that it has chosen.
+    pub(crate) fn runtime_dir(&self) -> PathBuf {
+        let logs = self.wait_log("runtime_dir=\"");
+        let (_, rest) = logs.split_once("runtime_dir=\"").unwrap();
+        rest.split('"').next().unwrap().into()
+    }
+
+    /// SIGTERM, then waits for its end.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        kill(pid, Signal::SIGTERM).unwrap();
+        eventually("the unit ends", SOON, || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // It may have ended by itself; both calls are fine with that.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        if std::thread::panicking() {
+            eprintln!("--- the unit's log\n{}---", self.logs());
+        }
+    }
+}

@@ -29,6 +29,9 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
     let settings = settle(&sources, &known).map_err(Exit::Config)?;
     let log = log::init(&settings.log).map_err(failed)?;
     say(known.borrow().as_ref());
+    if settings.http.listen.is_some() {
+        tracing::warn!("http.listen is set, but this version serves no HTTP yet");
+    }
     for words in flags.without_effect() {
         tracing::warn!("{words}");
     }

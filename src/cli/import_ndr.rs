@@ -137,7 +137,7 @@ fn link(command: &[String]) -> Option<Link> {
     let symbolic = |option: &&String| {
         **option == "--symbolic" || !option.starts_with("--") && option.contains('s')
     };
-    if program.rsplit('/').next() != Some("ln") || !options.iter().any(|option| symbolic(option)) {
+    if program.rsplit('/').next() != Some("ln") || !options.iter().any(symbolic) {
         return None;
     }
     let (target, at) = (paths.first()?, paths.get(1)?);

@@ -1,7 +1,8 @@
 //! The binary run through a script that first takes it somewhere else, which takes root.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use bed::registrar::chosen;
 use bed::{Node, Registrar};
@@ -25,7 +26,21 @@ pub(crate) fn registrar(node: &Node, script: &str) -> Option<Registrar> {
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = run ] || exec {program} \"$@\"\nset -- {program} \"$@\"\n{script}\n"
     );
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&wrapper, &script);
     Some(Registrar::exactly(wrapper, node))
+}
+
+/// Written by a process of its own: a child that another thread forks would inherit our descriptor,
+/// and a program that somebody has open for writing cannot be run ("text file busy").
+fn write_program(path: &Path, script: &str) {
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = writer.stdin.take().unwrap();
+    words.write_all(script.as_bytes()).unwrap();
+    drop(words);
+    assert!(writer.wait().unwrap().success());
 }

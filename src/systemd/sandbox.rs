@@ -5,6 +5,7 @@
 //! hides a directory, whatever the unit says.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -115,16 +116,17 @@ fn directories(settings: &Settings) -> Vec<(String, &Path, Use)> {
 }
 
 /// systemd has mounted something of its own over `directory`: a private directory, or one that
-/// nobody may enter.
+/// nobody may enter, which has no permission bits at all.
 fn is_masked(mounts: &str, directory: &str) -> bool {
+    let closed = fs::metadata(directory).is_ok_and(|found| found.mode() & 0o777 == 0);
+    closed || has_private_mount(mounts, directory)
+}
+
+fn has_private_mount(mounts: &str, directory: &str) -> bool {
     mounts.lines().any(|line| {
         let mut fields = line.split(' ').skip(3);
-        let (root, at) = (
-            fields.next().unwrap_or_default(),
-            fields.next().unwrap_or_default(),
-        );
-        at == directory
-            && (root.contains("systemd-private-") || root.contains("systemd/inaccessible"))
+        let root = fields.next().unwrap_or_default();
+        fields.next() == Some(directory) && root.contains("systemd-private-")
     })
 }
 
@@ -134,21 +136,24 @@ fn is_read_only(directory: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
-    fn knows_the_mounts_that_systemd_makes() {
+    fn knows_the_directories_that_systemd_closes_or_makes_private() {
         let mounts = "\
             36 35 98:0 / / rw shared:1 - ext4 /dev/root rw\n\
-            40 36 0:22 /systemd/inaccessible/dir /home ro,nosuid shared:9 - tmpfs tmpfs rw\n\
             41 36 98:0 /tmp/systemd-private-1f-x.service-Ab/tmp /tmp rw shared:9 - ext4 /dev/root rw\n\
             42 36 98:9 / /var/tmp rw shared:9 - ext4 /dev/sdb rw\n";
-        assert!(is_masked(mounts, "/home") && is_masked(mounts, "/tmp"));
-        assert!(
-            !is_masked(mounts, "/var/tmp")
-                && !is_masked(mounts, "/root")
-                && !is_masked(mounts, "/")
-        );
+        assert!(has_private_mount(mounts, "/tmp"));
+        assert!(!has_private_mount(mounts, "/var/tmp") && !has_private_mount(mounts, "/"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
+        assert!(!is_masked("", path));
+        fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+        assert!(is_masked("", path));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
     }
 
     #[test]

@@ -152,6 +152,8 @@ impl Timing {
 
 /// Faults that can be switched on and off while the kubelet runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+// Whoever sends them need not know each of them.
+#[serde(default)]
 pub struct Faults {
     /// Validation refuses every driver, with these words; every release tries again.
     pub refuse: Option<String>,

@@ -151,7 +151,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         assert!(!is_masked("", path));
-        fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
         assert!(is_masked("", path));
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
     }

@@ -12,6 +12,7 @@ if [ "$1" -eq 0 ]; then
     # made; what is not empty belongs to somebody.
     for directory in /vdata/storage/plugins_registry \
         /usr/share/doc/node-storage-driver-registrar/docs \
+        /usr/share/doc/node-storage-driver-registrar/examples/drivers \
         /usr/share/doc/node-storage-driver-registrar/examples \
         /usr/share/doc/node-storage-driver-registrar \
         /usr/share/licenses/node-storage-driver-registrar \

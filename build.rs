@@ -18,7 +18,14 @@ fn compile(file: &str, client: bool, server: bool) -> Result<(), Box<dyn Error>>
         .btree_map(".")
         // The status that travels over control.sock is the one that `status --json` prints.
         .type_attribute(".nsdr.control.v1", "#[derive(serde::Serialize)]")
+        .field_attribute(".nsdr.control.v1.Status.notes", "#[serde(skip)]")
         .field_attribute(".nsdr.control.v1.Driver.serving", "#[serde(skip)]")
+        .field_attribute(".nsdr.control.v1.Driver.answering", "#[serde(skip)]")
+        .field_attribute(
+            ".nsdr.control.v1.Driver.without_node_service",
+            "#[serde(skip)]",
+        )
+        .field_attribute(".nsdr.control.v1.Driver.socket_stands", "#[serde(skip)]")
         .compile_fds(files)?;
     Ok(())
 }

@@ -23,9 +23,10 @@ use crate::socket::Staged;
 use crate::supervisor::{Hand, Report, Request};
 use crate::task::Task;
 
-/// A client may watch for hours without asking anything.
+/// A client may watch for hours without asking anything more.
 const LIMITS: Limits = Limits {
     connections: 64,
+    first: Duration::from_secs(5),
     idle: Duration::from_secs(24 * 3600),
 };
 /// A watching client is told at most this often.
@@ -52,6 +53,8 @@ pub(crate) enum ClientError {
     Connect { path: PathBuf, source: ConnectError },
     #[error("the daemon does not take connections on {}", .0.display())]
     Busy(PathBuf),
+    #[error("the daemon has stopped")]
+    Stopped,
     #[error("{0}")]
     Refused(String),
 }
@@ -254,23 +257,20 @@ impl Client {
             .into_inner())
     }
 
+    /// The status now and at each change.
+    pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
+        let statuses = self.control.watch_status(StatusRequest {}).await;
+        Ok(Statuses(statuses.map_err(refused)?.into_inner()))
+    }
+
     /// Calls `show` with the status now and at each change, until it says that it has seen enough.
     pub(crate) async fn follow(
         &mut self,
         mut show: impl FnMut(Status) -> bool,
     ) -> Result<(), ClientError> {
-        let mut statuses = self
-            .control
-            .watch_status(StatusRequest {})
-            .await
-            .map_err(refused)?
-            .into_inner();
-        while let Some(status) = statuses.message().await.map_err(refused)? {
-            if show(status) {
-                return Ok(());
-            }
-        }
-        Err(ClientError::Refused("the daemon has stopped".to_owned()))
+        let mut statuses = self.watch().await?;
+        while !show(statuses.next().await?) {}
+        Ok(())
     }
 
     pub(crate) async fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), ClientError> {
@@ -291,6 +291,24 @@ impl Client {
             .await
             .map(drop)
             .map_err(refused)
+    }
+}
+
+/// Statuses as they come from the daemon.
+pub(crate) struct Statuses(tonic::Streaming<Status>);
+
+impl Statuses {
+    /// The next one, however long it takes.
+    pub(crate) async fn next(&mut self) -> Result<Status, ClientError> {
+        match self.0.message().await {
+            Ok(Some(status)) => Ok(status),
+            // A daemon that stops may end the stream in order or just close the connection.
+            Ok(None) => Err(ClientError::Stopped),
+            Err(status) if std::error::Error::source(&status).is_some() => {
+                Err(ClientError::Stopped)
+            }
+            Err(status) => Err(refused(status)),
+        }
     }
 }
 

@@ -77,9 +77,16 @@ impl fmt::Display for Why {
 impl Why {
     /// A kubelet that runs says so.
     pub(crate) fn is_certain(&self) -> bool {
+        self.pid().is_some()
+    }
+
+    /// The process that has this root.
+    pub(crate) fn pid(&self) -> Option<u32> {
         match self {
-            Why::Flag { .. } | Why::ConfigFile { .. } | Why::Program { .. } => true,
-            Why::Marked(_) | Why::Default => false,
+            Why::Flag { pid, .. } | Why::ConfigFile { pid, .. } | Why::Program { pid, .. } => {
+                Some(*pid)
+            }
+            Why::Marked(_) | Why::Default => None,
         }
     }
 }
@@ -92,6 +99,8 @@ pub(crate) fn find() -> KubeletRoot {
 /// The same with another `/proc`, and a directory that well-known paths are looked for in.
 fn find_in(proc: &Path, system: &Path) -> KubeletRoot {
     running(proc)
+        .into_iter()
+        .next()
         .or_else(|| marked(system))
         .unwrap_or_else(|| KubeletRoot {
             path: DEFAULT.into(),
@@ -99,13 +108,14 @@ fn find_in(proc: &Path, system: &Path) -> KubeletRoot {
         })
 }
 
-/// A kubelet proper goes before a program that has one in it, and what is said before what is not.
-fn running(proc: &Path) -> Option<KubeletRoot> {
+/// The roots of all kubelets that run. A kubelet proper goes before a program that has one in it,
+/// and what is said before what is not.
+pub(crate) fn running(proc: &Path) -> Vec<KubeletRoot> {
     let entries = match fs::read_dir(proc) {
         Ok(entries) => entries,
         Err(error) => {
             tracing::warn!(%error, directory = %proc.display(), "cannot look for a kubelet that runs");
-            return None;
+            return Vec::new();
         }
     };
     let pids = entries
@@ -119,7 +129,7 @@ fn running(proc: &Path) -> Option<KubeletRoot> {
         Why::Marked(_) | Why::Default => (4, 0),
     };
     found.sort_by_key(rank);
-    found.into_iter().next()
+    found
 }
 
 /// The root of one process, if it is a kubelet or has one in it.

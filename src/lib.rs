@@ -15,10 +15,10 @@
 //! | `supervisor` | runs every driver: feeds events in, carries effects out |
 //! | `state` | what must survive us: state.json |
 //! | `status` | what is so, for those who ask |
-//! | `systemd`, `control`, `cli` | its readers |
+//! | `systemd`, `control`, `http`, `doctor`, `cli` | its readers |
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `backoff`,
-//! `printable`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
+//! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
 //! `descriptors` (room for open files).
 
 mod backoff;
@@ -28,14 +28,17 @@ pub mod config;
 mod control;
 pub mod csi;
 mod descriptors;
+mod doctor;
 mod driver;
 mod grpc;
+mod http;
 mod identity;
 mod journal;
 mod kubelet;
 mod kubelet_root;
 mod link;
 mod log;
+mod metrics;
 mod moment;
 pub mod name;
 mod printable;

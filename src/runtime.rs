@@ -59,6 +59,12 @@ pub(crate) fn control_socket(runtime: &Path) -> PathBuf {
     runtime.join("control.sock")
 }
 
+/// The process that last took this runtime directory, as it wrote it down; it may have ended.
+pub(crate) fn last_holder(runtime: &Path) -> Option<u32> {
+    let lock = fs::read_to_string(runtime.join("lock")).ok()?;
+    lock.trim().parse().ok()
+}
+
 impl RuntimeDir {
     /// Makes the directory if need be, and takes the lock.
     pub(crate) fn take(path: &Path) -> Result<RuntimeDir, RuntimeError> {

@@ -114,10 +114,16 @@ fn every_link_in_the_readme_and_the_docs_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for page in [
         "README.md",
+        "README.zh-CN.md",
         "docs/configuration.md",
+        "docs/fleet.md",
         "docs/moving.md",
+        "docs/operating.md",
         "docs/scale.md",
+        "docs/security.md",
         "docs/state-machine.md",
+        "docs/survival.md",
+        "docs/troubleshooting.md",
         "examples/drivers/README.md",
     ] {
         let page = root.join(page);
@@ -135,5 +141,42 @@ fn every_link_in_the_readme_and_the_docs_leads_somewhere() {
                 page.display()
             );
         }
+    }
+}
+
+#[test]
+fn the_readme_in_chinese_has_every_section_table_row_and_example_of_the_english_one() {
+    let english = include_str!("../README.md");
+    let chinese = include_str!("../README.zh-CN.md");
+    let shape = |text: &str| {
+        let count = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+        ["## ", "| ", "```", "- "].map(count)
+    };
+    assert_eq!(shape(chinese), shape(english));
+    // What is typed is the same in every language.
+    let code = |text: &'static str| -> Vec<&str> {
+        text.split("```")
+            .skip(1)
+            .step_by(2)
+            .filter(|block| !block.starts_with("sh"))
+            .collect()
+    };
+    assert_eq!(code(chinese), code(english));
+}
+
+#[test]
+fn the_operating_guide_explains_every_phase() {
+    let guide = include_str!("../docs/operating.md");
+    let machine = include_str!("../README.md");
+    for phase in [
+        "waiting-for-driver",
+        "waiting-for-kubelet",
+        "registered",
+        "rejected",
+        "conflict",
+        "withdrawn",
+    ] {
+        let row = format!("\n| `{phase}` | ");
+        assert!(guide.contains(&row) && machine.contains(&row), "{phase}");
     }
 }

@@ -13,6 +13,7 @@ if [ "$1" -eq 0 ]; then
     for directory in /vdata/storage/plugins_registry \
         /usr/share/doc/node-storage-driver-registrar/docs \
         /usr/share/doc/node-storage-driver-registrar/examples/drivers \
+        /usr/share/doc/node-storage-driver-registrar/examples/prometheus \
         /usr/share/doc/node-storage-driver-registrar/examples \
         /usr/share/doc/node-storage-driver-registrar \
         /usr/share/licenses/node-storage-driver-registrar \

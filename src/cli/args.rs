@@ -56,6 +56,10 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Wait until drivers are registered or served.
     Wait(WaitOptions),
+    /// Ask a driver who it is, and say which rules of CSI it breaks; 0 when it can be registered.
+    Inspect(InspectOptions),
+    /// Find out why a driver is not registered; 0 unless something is wrong.
+    Doctor(DoctorOptions),
     /// Make a driver's link anew, so that the kubelet registers it again.
     Reannounce(DriverArgument),
     /// Take a driver's link away until it is published again.
@@ -77,6 +81,26 @@ pub(crate) struct StatusOptions {
     /// Follow changes until interrupted.
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct InspectOptions {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The driver's socket: a path, or unix:///path.
+    #[arg(value_name = "SOCKET")]
+    pub(crate) socket: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorOptions {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The proc file system to look at: the host's, where we run in a container.
+    #[arg(long, value_name = "PATH", default_value = "/proc", hide = true)]
+    pub(crate) proc: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]

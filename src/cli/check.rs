@@ -1,12 +1,11 @@
 //! `check`: whether the configuration is right, and what it would do.
 
-use super::exit::Exit;
 use crate::config::{Loaded, Settings};
 use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
 use crate::systemd::sandbox;
 
-pub(crate) fn check(loaded: &Loaded) -> Result<(), Exit> {
+pub(crate) fn check(loaded: &Loaded) {
     print!("{}", plan(&loaded.settings));
     if let Some(why) = loaded.root_found() {
         let registry_dir = loaded.settings.kubelet.registry_dir.display();
@@ -15,7 +14,6 @@ pub(crate) fn check(loaded: &Loaded) -> Result<(), Exit> {
     for warning in sandbox::kept_by_the_unit(&loaded.settings) {
         eprintln!("warning: {warning}");
     }
-    Ok(())
 }
 
 /// What the daemon would do with these settings, in words.

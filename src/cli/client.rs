@@ -3,46 +3,11 @@
 use std::future::Future;
 use std::path::PathBuf;
 
-use super::args::{Args, DriverArgument, StatusOptions};
+use super::args::{Args, DriverArgument};
 use super::exit::Exit;
 use crate::control::{Client, ClientError};
-use crate::proto::control::Status;
 use crate::runtime::{control_socket, locate};
-use crate::status;
 use crate::supervisor::Hand;
-
-pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
-    let show = |status: &Status| -> Result<(), Exit> {
-        let text = if options.json {
-            status::json(status).map_err(failed)?
-        } else {
-            status::table(status)
-        };
-        println!("{text}");
-        Ok(())
-    };
-    in_runtime(async {
-        let mut client = connect(args).await?;
-        if options.watch {
-            let mut broken = Ok(());
-            client
-                .follow(|now| {
-                    broken = show(&now);
-                    broken.is_err()
-                })
-                .await
-                .map_err(failed)?;
-            return broken;
-        }
-        let now = client.status().await.map_err(failed)?;
-        show(&now)?;
-        if status::is_well(&now) {
-            Ok(())
-        } else {
-            Err(Exit::No)
-        }
-    })
-}
 
 pub(crate) fn reannounce(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
     by_hand(args, Hand::Reannounce, argument)

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::config::ConfigError;
+
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Exit {
@@ -15,7 +17,18 @@ pub(crate) enum Exit {
     Config(String),
 }
 
+impl From<ConfigError> for Exit {
+    fn from(error: ConfigError) -> Exit {
+        Exit::Config(error.to_string())
+    }
+}
+
 impl Exit {
+    /// For an answer that has been printed.
+    pub(crate) fn no_unless(yes: bool) -> Result<(), Exit> {
+        if yes { Ok(()) } else { Err(Exit::No) }
+    }
+
     /// Says what went wrong, and gives the code of sysexits.h.
     pub(crate) fn report(self) -> ExitCode {
         match self {

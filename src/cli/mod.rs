@@ -4,11 +4,15 @@ mod args;
 mod check;
 mod client;
 mod completions;
+mod doctor;
 mod exit;
 mod import_ndr;
+mod inspect;
 mod ndr;
 mod run;
+mod screen;
 mod spelling;
+mod status;
 mod unit_file;
 mod wait;
 
@@ -49,13 +53,18 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
     };
     match command {
         Command::Run(flags) => run::run(args, flags, ignored),
-        Command::Check => check::check(&load(args)?),
+        Command::Check => {
+            check::check(&load(args)?);
+            Ok(())
+        }
         Command::Config => {
             print!("{}", load(args)?.explain());
             Ok(())
         }
-        Command::Status(options) => client::status(args, options),
+        Command::Status(options) => status::status(args, options),
         Command::Wait(options) => wait::wait(args, options),
+        Command::Inspect(options) => inspect::inspect(args, options),
+        Command::Doctor(options) => doctor::doctor(args, options),
         Command::Reannounce(driver) => client::reannounce(args, driver),
         Command::Withdraw(driver) => client::withdraw(args, driver),
         Command::Publish(driver) => client::publish(args, driver),
@@ -66,16 +75,13 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
 }
 
 /// The configuration as this command line has it, with the kubelet's root found.
-fn load(args: &Args) -> Result<Loaded, Exit> {
-    let load = || {
-        let mut loaded = config::load(&sources(args))?;
-        if loaded.needs_kubelet_root() {
-            let KubeletRoot { path, why } = kubelet_root::find();
-            loaded.resolve_kubelet_root(path, why.to_string())?;
-        }
-        Ok(loaded)
-    };
-    load().map_err(|error: ConfigError| Exit::Config(error.to_string()))
+fn load(args: &Args) -> Result<Loaded, ConfigError> {
+    let mut loaded = config::load(&sources(args))?;
+    if loaded.needs_kubelet_root() {
+        let KubeletRoot { path, why } = kubelet_root::find();
+        loaded.resolve_kubelet_root(path, why.to_string())?;
+    }
+    Ok(loaded)
 }
 
 fn sources(args: &Args) -> Sources {

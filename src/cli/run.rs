@@ -14,7 +14,7 @@ use crate::kubelet_root::{self, KubeletRoot};
 use crate::runtime::{self, RuntimeDir, RuntimeError};
 use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
-use crate::{control, log, systemd};
+use crate::{control, http, log, systemd};
 
 pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(), Exit> {
     if flags.probes() {
@@ -29,9 +29,6 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
     let settings = settle(&sources, &known).map_err(Exit::Config)?;
     let log = log::init(&settings.log).map_err(failed)?;
     say(known.borrow().as_ref());
-    if settings.http.listen.is_some() {
-        tracing::warn!("http.listen is set, but this version serves no HTTP yet");
-    }
     for words in flags.without_effect() {
         tracing::warn!("{words}");
     }
@@ -137,6 +134,11 @@ async fn serve(
         control::serve(&socket, supervisor.reporter(), supervisor.changes())
     };
     let _control = runtime.as_ref().map(serve).transpose().map_err(failed)?;
+    let _http = http::serve(
+        supervisor.listen(),
+        supervisor.reporter(),
+        supervisor.metrics(),
+    );
     supervisor.run(taken).await;
     if let Some(runtime) = runtime {
         runtime.leave();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -173,6 +173,15 @@ impl Settings {
         match self.drivers.get(id) {
             Some(driver) => driver.clone(),
             None => DriverTable::default().resolve(id, &self.plugins_dir, &self.defaults),
+        }
+    }
+
+    /// The kubelet's root. While it is to be found, whatever its registry is in.
+    pub fn kubelet_root(&self) -> &Path {
+        let registry_dir = &self.kubelet.registry_dir;
+        match &self.kubelet.root_dir {
+            RootDir::Path(root) => root,
+            RootDir::Auto => registry_dir.parent().unwrap_or(registry_dir),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::name::{DriverName, NameError};
 use crate::printable::printable;
 use crate::proto::csi::{GetPluginInfoResponse, NodeGetInfoResponse};
 
-const LONGEST_NODE_ID: usize = 256;
+pub(super) const LONGEST_NODE_ID: usize = 256;
 
 /// A driver's own answer, with all that the kubelet will take from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -27,6 +27,12 @@ pub(crate) enum Exposure {
 }
 
 impl Exposure {
+    pub(crate) fn directory(&self) -> &Path {
+        match self {
+            Exposure::Owner { directory, .. } | Exposure::Mode { directory, .. } => directory,
+        }
+    }
+
     /// Looks at the directory itself. Who may write to one above it can only move it away: what
     /// they put in its place is theirs, and is refused for that.
     pub(crate) fn of(directory: &Path) -> io::Result<Option<Exposure>> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
 use super::answer::{Answer, AnswerError};
@@ -14,10 +14,12 @@ use super::exposure::Exposure;
 use crate::config::{DriverSettings, SUN_PATH_MAX};
 use crate::grpc::client::{self, Broken, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::identity::Identity;
+use crate::metrics::{Operation, Operations};
+use crate::name::DriverName;
 use crate::printable::printable;
 use crate::proto::csi::identity_client::IdentityClient;
 use crate::proto::csi::node_client::NodeClient;
-use crate::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest};
+use crate::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest, ProbeResponse};
 
 /// What to ask, where, and how long to wait for it.
 #[derive(Clone, Debug)]
@@ -28,6 +30,13 @@ pub(crate) struct Inquiry {
     require_probe: bool,
     /// Nobody named this socket: whoever may write to its directory could be the driver.
     found: bool,
+    operations: Operations,
+}
+
+/// A call that has ended, well or not.
+pub(crate) struct Asked<T> {
+    pub(crate) answer: Result<T, Trouble>,
+    pub(crate) operation: Operation,
 }
 
 /// Why the driver is no use yet.
@@ -101,21 +110,22 @@ pub(crate) struct Conversation {
 }
 
 impl Inquiry {
-    pub(crate) fn new(settings: &DriverSettings) -> Inquiry {
+    pub(crate) fn new(settings: &DriverSettings, operations: Operations) -> Inquiry {
         Inquiry {
             socket: settings.csi_socket.clone(),
             pinned: settings.name.clone(),
             deadline: settings.request_timeout,
             require_probe: settings.require_probe,
             found: false,
+            operations,
         }
     }
 
     /// The same for a socket that was found rather than named.
-    pub(crate) fn found(settings: &DriverSettings) -> Inquiry {
+    pub(crate) fn found(settings: &DriverSettings, operations: Operations) -> Inquiry {
         Inquiry {
             found: true,
-            ..Inquiry::new(settings)
+            ..Inquiry::new(settings, operations)
         }
     }
 
@@ -154,37 +164,8 @@ impl Inquiry {
     /// Connects and asks.
     pub(crate) async fn begin(&self) -> Result<(Conversation, Answer), Trouble> {
         let identity = self.look()?;
-        let (channel, mut ended) = self
-            .in_time("connecting", client::connect(&self.socket))
-            .await?
-            .map_err(|source| match &source {
-                ConnectError::Connect(error) => match error.kind() {
-                    io::ErrorKind::ConnectionRefused => Trouble::Refused(self.socket.clone()),
-                    io::ErrorKind::PermissionDenied => Trouble::Forbidden {
-                        socket: self.socket.clone(),
-                        source,
-                    },
-                    _ if is_missing(error) => self.absent(),
-                    _ => Trouble::Connect {
-                        socket: self.socket.clone(),
-                        source,
-                    },
-                },
-                ConnectError::Handshake(_) => Trouble::Connect {
-                    socket: self.socket.clone(),
-                    source,
-                },
-            })?;
-        let answer = tokio::select! {
-            answer = self.ask(&channel) => answer?,
-            end = &mut ended => return Err(match end {
-                Ok(()) => Trouble::Closed(self.socket.clone()),
-                Err(source) => Trouble::Broken {
-                    socket: self.socket.clone(),
-                    source,
-                },
-            }),
-        };
+        let (channel, mut ended) = self.connect().await?;
+        let answer = self.until(&mut ended, self.ask(&channel)).await??;
         Ok((
             Conversation {
                 channel,
@@ -203,57 +184,117 @@ impl Inquiry {
         }
     }
 
+    pub(super) async fn connect(&self) -> Result<(Channel, Ended), Trouble> {
+        self.in_time("connecting", client::connect(&self.socket))
+            .await?
+            .map_err(|source| match &source {
+                ConnectError::Connect(error) => match error.kind() {
+                    io::ErrorKind::ConnectionRefused => Trouble::Refused(self.socket.clone()),
+                    io::ErrorKind::PermissionDenied => Trouble::Forbidden {
+                        socket: self.socket.clone(),
+                        source,
+                    },
+                    _ if is_missing(error) => self.absent(),
+                    _ => Trouble::Connect {
+                        socket: self.socket.clone(),
+                        source,
+                    },
+                },
+                ConnectError::Handshake(_) => Trouble::Connect {
+                    socket: self.socket.clone(),
+                    source,
+                },
+            })
+    }
+
+    /// Does the work while the connection lasts.
+    pub(super) async fn until<T>(
+        &self,
+        ended: &mut Ended,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Trouble> {
+        tokio::select! {
+            done = work => Ok(done),
+            end = ended => Err(match end {
+                Ok(()) => Trouble::Closed(self.socket.clone()),
+                Err(source) => Trouble::Broken {
+                    socket: self.socket.clone(),
+                    source,
+                },
+            }),
+        }
+    }
+
     /// The two calls go out at once: neither needs the other's answer.
     async fn ask(&self, channel: &Channel) -> Result<Answer, Trouble> {
-        let mut identity = IdentityClient::with_origin(channel.clone(), client::origin())
-            .max_decoding_message_size(MESSAGE_LIMIT);
+        let mut identity = identity_client(channel);
         let mut probing = identity.clone();
-        let mut node = NodeClient::with_origin(channel.clone(), client::origin())
-            .max_decoding_message_size(MESSAGE_LIMIT);
+        let mut node = node_client(channel);
         let (info, node, ready) = tokio::join!(
             self.call(
                 "GetPluginInfo",
                 identity.get_plugin_info(GetPluginInfoRequest {})
             ),
             self.call("NodeGetInfo", node.node_get_info(NodeGetInfoRequest {})),
-            self.is_ready(&mut probing),
+            self.probe(&mut probing),
         );
-        let info = info?;
-        let node = node.map_err(|trouble| match trouble {
+        let said = info.answer.as_ref().ok();
+        let name = said.and_then(|info| DriverName::parse(&info.name).ok());
+        let name = name.as_ref().map(DriverName::as_str);
+        let calls = [Some(info.operation), Some(node.operation)];
+        let probe = ready.as_ref().map(|ready| ready.operation);
+        for operation in calls.into_iter().chain([probe]).flatten() {
+            self.operations.ended(name, operation);
+        }
+        let node = node.answer.map_err(|trouble| match trouble {
             Trouble::Call {
                 code: Code::Unimplemented,
                 ..
             } => Trouble::NoNodeService,
             other => other,
-        })?;
-        let answer = Answer::check(info, node, self.pinned.as_deref())?;
-        if ready? {
-            Ok(answer)
-        } else {
-            Err(Trouble::NotReady)
+        });
+        let answer = Answer::check(info.answer?, node?, self.pinned.as_deref())?;
+        if let Some(probe) = ready
+            && !probe.answer?.ready.unwrap_or(true)
+        {
+            return Err(Trouble::NotReady);
         }
+        Ok(answer)
     }
 
-    async fn is_ready(&self, identity: &mut IdentityClient<Channel>) -> Result<bool, Trouble> {
+    async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Asked<ProbeResponse>> {
         if !self.require_probe {
-            return Ok(true);
+            return None;
         }
-        let probe = self.call("Probe", identity.probe(ProbeRequest {})).await?;
-        Ok(probe.ready.unwrap_or(true))
+        Some(self.call("Probe", identity.probe(ProbeRequest {})).await)
     }
 
-    async fn call<T>(
+    pub(super) async fn call<T>(
         &self,
         method: &'static str,
         reply: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<T, Trouble> {
-        match self.in_time(method, reply).await? {
-            Ok(reply) => Ok(reply.into_inner()),
-            Err(status) => Err(Trouble::Call {
-                method,
-                code: status.code(),
-                message: printable(status.message()),
-            }),
+    ) -> Asked<T> {
+        let begun = Instant::now();
+        let (answer, code) = match self.in_time(method, reply).await {
+            Ok(Ok(reply)) => (Ok(reply.into_inner()), Code::Ok),
+            Ok(Err(status)) => {
+                let code = status.code();
+                let message = printable(status.message());
+                (
+                    Err(Trouble::Call {
+                        method,
+                        code,
+                        message,
+                    }),
+                    code,
+                )
+            }
+            Err(late) => (Err(late), Code::DeadlineExceeded),
+        };
+        let took = begun.elapsed();
+        Asked {
+            answer,
+            operation: Operation { method, took, code },
         }
     }
 
@@ -312,6 +353,16 @@ impl Trouble {
     pub(crate) fn is_on_disk(&self) -> bool {
         self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
     }
+}
+
+pub(super) fn identity_client(channel: &Channel) -> IdentityClient<Channel> {
+    IdentityClient::with_origin(channel.clone(), client::origin())
+        .max_decoding_message_size(MESSAGE_LIMIT)
+}
+
+pub(super) fn node_client(channel: &Channel) -> NodeClient<Channel> {
+    NodeClient::with_origin(channel.clone(), client::origin())
+        .max_decoding_message_size(MESSAGE_LIMIT)
 }
 
 fn is_socket(metadata: &std::fs::Metadata) -> bool {

@@ -4,3 +4,5 @@ pub mod answer;
 pub(crate) mod contact;
 pub(crate) mod exposure;
 pub(crate) mod inquiry;
+pub(crate) mod inspection;
+pub(crate) mod rules;

@@ -21,7 +21,6 @@ pub(crate) enum Phase {
 
 impl Phase {
     /// Every phase, in the order of a driver's life.
-    #[cfg(test)]
     pub(crate) const ALL: [Phase; 6] = [
         Phase::WaitingForDriver,
         Phase::WaitingForKubelet,

@@ -51,7 +51,9 @@ impl Peer {
 pub(crate) struct Limits {
     /// Connections open at one time.
     pub(crate) connections: usize,
-    /// A connection that has not asked anything for this long is closed.
+    /// A connection that has not asked anything yet is closed after this.
+    pub(crate) first: Duration,
+    /// A connection that has not asked anything more for this long is closed.
     pub(crate) idle: Duration,
 }
 
@@ -125,7 +127,7 @@ fn receive<R: Reception>(
         Ok(peer) if peer.is_trusted() => {
             let touched = Arc::new(tokio::sync::Notify::new());
             let (io, service) = reception.receive(stream, peer, Busy(touched.clone()));
-            connections.spawn(converse(io, service, touched, limits.idle));
+            connections.spawn(converse(io, service, touched, limits));
         }
         Ok(peer) => tracing::warn!(
             pid = peer.pid,
@@ -136,7 +138,7 @@ fn receive<R: Reception>(
     }
 }
 
-async fn converse<I, S>(io: I, service: S, touched: Arc<tokio::sync::Notify>, idle: Duration)
+async fn converse<I, S>(io: I, service: S, touched: Arc<tokio::sync::Notify>, limits: Limits)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
@@ -155,15 +157,16 @@ where
         ended = connection => if let Err(error) = ended {
             tracing::debug!(%error, "connection ended with an error");
         },
-        () = idled(&touched, idle) => tracing::debug!("closed a connection that asked nothing"),
+        () = idled(&touched, limits) => tracing::debug!("closed a connection that asked nothing"),
     }
 }
 
-async fn idled(touched: &tokio::sync::Notify, idle: Duration) {
+async fn idled(touched: &tokio::sync::Notify, limits: Limits) {
+    let mut patience = limits.first;
     loop {
-        let deadline = Instant::now() + idle;
+        let deadline = Instant::now() + patience;
         tokio::select! {
-            () = touched.notified() => {}
+            () = touched.notified() => patience = limits.idle,
             () = sleep_until(deadline) => return,
         }
     }

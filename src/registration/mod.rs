@@ -20,6 +20,7 @@ use crate::task::Task;
 /// A kubelet keeps its connection for up to two minutes between its two calls.
 const LIMITS: Limits = Limits {
     connections: 2048,
+    first: Duration::from_secs(300),
     idle: Duration::from_secs(300),
 };
 

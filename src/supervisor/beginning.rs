@@ -11,7 +11,7 @@ use super::discovery::Discovery;
 use super::entry::Entry;
 use super::kubelets::Kubelets;
 use super::schedule::Schedule;
-use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, root, tell};
+use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, tell};
 use crate::config::Settings;
 use crate::csi::contact::Contact;
 use crate::csi::inquiry::Inquiry;
@@ -20,6 +20,7 @@ use crate::driver::Record;
 use crate::kubelet::Process;
 use crate::link::layout::Layout;
 use crate::link::sweep::sweep;
+use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::registration::Service;
 use crate::registration::desk::Desk;
@@ -34,7 +35,7 @@ impl Supervisor {
         let layout = Layout::of(&settings);
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
-            kubelets: Kubelets::new(root(&settings), layout.kubelet_dir()),
+            kubelets: Kubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
             layout,
             started: Instant::now(),
             entries: BTreeMap::new(),
@@ -50,8 +51,11 @@ impl Supervisor {
             unanswered: Vec::new(),
             save_failing: false,
             notifier: Notifier::new(),
+            metrics: Metrics::new(),
             ready: false,
             refusal: None,
+            listen: watch::channel(settings.http.listen.clone()).0,
+            http_trouble: None,
             changes: watch::channel(0).0,
             changed: true,
             next_resync: Moment::default(),
@@ -105,10 +109,11 @@ impl Supervisor {
         let (heard, called) = (self.reporter.clone(), self.reporter.clone());
         let (teller, caller) = (id.clone(), id.clone());
         let found = !self.settings.drivers.contains_key(&*id);
+        let operations = self.metrics.operations.clone();
         let inquiry = if found {
-            Inquiry::found(&settings)
+            Inquiry::found(&settings, operations)
         } else {
-            Inquiry::new(&settings)
+            Inquiry::new(&settings, operations)
         };
         let contact = Contact::start(inquiry, settings.retry_max, move |news| {
             tell(&heard, Report::Heard(teller.clone(), news));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::schedule::Schedule;
 use super::{DriverId, Subject, Supervisor};
+use crate::config::Settings;
 use crate::driver::Record;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
@@ -52,20 +53,14 @@ impl Supervisor {
         let directory = self.settings.plugins_dir.clone();
         self.watcher.follow_children(&directory, &Subject::Plugins);
         self.discovery.directory = Some(directory);
-        let tables = self.settings.drivers.values();
-        self.discovery.named = tables.map(|driver| driver.csi_socket.clone()).collect();
+        self.discovery.named = named(&self.settings);
     }
 
     /// Whether a directory of this name is a driver when there is a csi.sock in it. What a table
     /// says of the id or of the socket goes before.
     pub(super) fn discovers(&self, id: &str) -> bool {
-        let Some(socket) = self.discovery.csi_socket(id) else {
-            return false;
-        };
-        !self.settings.drivers.contains_key(id)
-            && !self.discovery.named.contains(&socket)
-            && !self.settings.discovery.excludes(id)
-            && is_id(id)
+        let socket = self.discovery.csi_socket(id);
+        socket.is_some_and(|socket| is_free(&self.settings, &self.discovery.named, id, &socket))
     }
 
     /// A driver of an earlier run that somebody still counts on, wherever its directory is now.
@@ -185,6 +180,33 @@ impl Supervisor {
         self.changed = true;
         self.unsaved = true;
     }
+}
+
+/// The drivers that a daemon with these settings would find now.
+pub(crate) fn found_now(settings: &Settings) -> io::Result<Vec<String>> {
+    if !settings.discovery.enabled {
+        return Ok(Vec::new());
+    }
+    let named = named(settings);
+    let plugins = plugins(&settings.plugins_dir)?.into_iter();
+    let found = plugins.filter(|id| {
+        let socket = settings.plugins_dir.join(&**id).join("csi.sock");
+        is_free(settings, &named, id, &socket) && is_there(&socket)
+    });
+    Ok(found.map(|id| id.to_string()).collect())
+}
+
+fn named(settings: &Settings) -> HashSet<PathBuf> {
+    let tables = settings.drivers.values();
+    tables.map(|driver| driver.csi_socket.clone()).collect()
+}
+
+/// The configuration leaves this directory to discovery.
+fn is_free(settings: &Settings, named: &HashSet<PathBuf>, id: &str, socket: &Path) -> bool {
+    !settings.drivers.contains_key(id)
+        && !named.contains(socket)
+        && !settings.discovery.excludes(id)
+        && is_id(id)
 }
 
 /// How long a driver that is registered may be without its directory.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::effects::remove;
 use super::entry::Entry;
-use super::{DriverId, Subject, Supervisor, root};
+use super::{DriverId, Subject, Supervisor};
 use crate::config::OnStop;
 use crate::link::layout::Layout;
 use crate::systemd;
@@ -100,7 +100,7 @@ impl Supervisor {
             self.watcher.unfollow(&path, &Subject::Sign(number));
         }
         self.layout = Layout::of(&self.settings);
-        self.kubelets = Kubelets::new(root(&self.settings), self.layout.kubelet_dir());
+        self.kubelets = Kubelets::new(self.settings.kubelet_root(), self.layout.kubelet_dir());
         self.watch_signs();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -43,6 +44,10 @@ pub(crate) struct Entry {
     pub(crate) tried: bool,
     /// Since when the driver is gone, if it answered before.
     pub(crate) lost_since: Option<Instant>,
+    /// The driver said that it has no Node service.
+    pub(crate) without_node_service: bool,
+    /// Since when the driver answers without being registered.
+    pub(crate) unregistered_since: Option<Instant>,
     /// Something of ours was taken away, and is not back yet.
     pub(crate) link_missing: bool,
     pub(crate) shown: Shown,
@@ -108,6 +113,8 @@ impl Entry {
             last_error: None,
             tried: false,
             lost_since: None,
+            without_node_service: false,
+            unregistered_since: None,
             link_missing: false,
             shown,
             followed: Followed::default(),
@@ -130,6 +137,21 @@ impl Entry {
     pub(crate) fn is_serving(&self) -> bool {
         let driver = &self.driver;
         driver.answer().is_some() && driver.serves().is_some() && driver.links().is_some()
+    }
+
+    /// How long the kubelet took, when it has just registered a driver that answered before.
+    pub(crate) fn time_to_register(&mut self) -> Option<Duration> {
+        match self.driver.phase() {
+            Phase::Registered => Some(self.unregistered_since.take()?.elapsed()),
+            Phase::WaitingForKubelet | Phase::Rejected | Phase::Conflict => {
+                self.unregistered_since.get_or_insert_with(Instant::now);
+                None
+            }
+            Phase::WaitingForDriver | Phase::Withdrawn => {
+                self.unregistered_since = None;
+                None
+            }
+        }
     }
 
     /// Says where the driver stands now. A reason is in the line itself, because the journal
@@ -179,6 +201,9 @@ impl Entry {
             link_repairs: self.tally.link_repairs,
             last_error: self.last_error.clone(),
             serving: self.is_serving(),
+            answering: self.driver.answer().is_some(),
+            without_node_service: self.without_node_service,
+            socket_stands: self.driver.serves().is_some(),
         }
     }
 }

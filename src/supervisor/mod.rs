@@ -23,18 +23,21 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
+pub(crate) use self::discovery::found_now;
 use self::entry::Entry;
 use self::kubelets::Kubelets;
 pub(crate) use self::requests::{Hand, Request};
 use self::schedule::Schedule;
-use crate::config::{RootDir, Settings};
+use crate::config::{Listen, Settings};
 use crate::csi::contact::Heard;
+use crate::csi::inquiry::Trouble;
 use crate::descriptors::Descriptors;
 use crate::driver::Event;
 use crate::identity::Identity;
 use crate::journal::message_id;
 use crate::kubelet::Process;
 use crate::link::layout::Layout;
+use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
 use crate::registration::desk::{Call, Outcome};
@@ -62,6 +65,8 @@ pub(crate) enum Report {
     OwnerEnded(DriverId),
     KubeletEnded(Process),
     Request(Request),
+    /// Why HTTP is not served where it should be; none when it is.
+    Http(Option<String>),
 }
 
 /// What the watcher watches for.
@@ -111,9 +116,14 @@ pub(crate) struct Supervisor {
     /// The state could not be written the last time.
     save_failing: bool,
     notifier: Notifier,
+    metrics: Metrics,
     ready: bool,
     /// A configuration that was refused, for STATUS.
     refusal: Option<String>,
+    /// Where HTTP is wanted.
+    listen: watch::Sender<Option<Listen>>,
+    /// Why it is not served there.
+    http_trouble: Option<String>,
     changes: watch::Sender<u64>,
     changed: bool,
     next_resync: Moment,
@@ -124,6 +134,16 @@ impl Supervisor {
     /// Sends requests to the supervisor.
     pub(crate) fn reporter(&self) -> mpsc::UnboundedSender<Report> {
         self.reporter.clone()
+    }
+
+    /// Where HTTP is to be served, now and after each reload.
+    pub(crate) fn listen(&self) -> watch::Receiver<Option<Listen>> {
+        self.listen.subscribe()
+    }
+
+    /// What is measured, for those who show it.
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     /// Counts up whenever the status changes.
@@ -180,6 +200,9 @@ impl Supervisor {
                     }
                 };
                 self.heard(&id, None);
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.without_node_service = false;
+                }
                 self.apply(&id, event);
             }
             Report::Heard(id, Heard::Silent(trouble)) => {
@@ -188,6 +211,9 @@ impl Supervisor {
                     self.note_error(&id, why.clone());
                 }
                 self.heard(&id, Some(&why));
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
+                }
                 self.apply(&id, Event::DriverSilent(why));
             }
             Report::Called(id, Call::Asked { pid }) => {
@@ -218,6 +244,10 @@ impl Supervisor {
                 self.apply_to_all(&Event::KubeletEnded(process));
             }
             Report::Request(request) => self.answer(request),
+            Report::Http(trouble) => {
+                self.http_trouble = trouble;
+                self.changed = true;
+            }
         }
     }
 
@@ -358,16 +388,5 @@ fn tell(reporter: &mpsc::UnboundedSender<Report>, report: Report) {
     // The supervisor is gone only when the process ends.
     if reporter.send(report).is_err() {
         tracing::debug!("nobody listens to reports any more");
-    }
-}
-
-fn root(settings: &Settings) -> &std::path::Path {
-    match &settings.kubelet.root_dir {
-        RootDir::Path(root) => root,
-        RootDir::Auto => settings
-            .kubelet
-            .registry_dir
-            .parent()
-            .unwrap_or(&settings.kubelet.registry_dir),
     }
 }

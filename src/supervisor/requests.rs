@@ -64,6 +64,7 @@ impl Supervisor {
                 .iter()
                 .map(|(id, entry)| entry.status(id, &self.layout))
                 .collect(),
+            notes: self.notes(),
         }
     }
 
@@ -159,6 +160,9 @@ impl Supervisor {
             if !stays || moved {
                 self.withdraw(&id);
                 self.forget(&id);
+                if !stays {
+                    self.metrics.registering.forget(&id);
+                }
             } else if self.entries.get(&id).is_some_and(|entry| {
                 entry.settings != self.settings.driver(&id) || entry.found == named
             }) {
@@ -181,6 +185,12 @@ impl Supervisor {
         for id in missing {
             self.add(&id, None, None);
         }
+        let listen = self.settings.http.listen.clone();
+        self.listen.send_if_modified(|wanted| {
+            let moved = *wanted != listen;
+            *wanted = listen;
+            moved
+        });
         self.look_at_plugins();
         self.unsaved = true;
         tracing::info!(

@@ -68,6 +68,14 @@ impl Supervisor {
         if let Some(refusal) = &self.refusal {
             return format!("the changed configuration was refused, the old one stays: {refusal}");
         }
+        let mut line = self.drivers_line();
+        if let Some(why) = &self.http_trouble {
+            line += &format!("; http is not served: {why}");
+        }
+        line
+    }
+
+    fn drivers_line(&self) -> String {
         let all = self.entries.len();
         if all == 0 {
             return if self.settings.discovery.enabled {
@@ -94,6 +102,22 @@ impl Supervisor {
         line
     }
 
+    /// What is wrong with the daemon itself, whatever the drivers are.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let refused = self.refusal.as_ref().map(|refusal| {
+            format!("the changed configuration was refused, the old one stays: {refusal}")
+        });
+        let polled = self.watcher.polled().next().map(|directory| {
+            format!(
+                "inotify does not watch {}, so that changes are looked for every second",
+                directory.display()
+            )
+        });
+        let http = self.http_trouble.as_ref();
+        let http = http.map(|why| format!("http is not served: {why}"));
+        refused.into_iter().chain(polled).chain(http).collect()
+    }
+
     pub(super) fn refresh(&mut self, id: &DriverId) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
@@ -111,6 +135,9 @@ impl Supervisor {
         let moved = phase != entry.shown.phase;
         if moved {
             entry.shown.since = Timestamp::now();
+        }
+        if let Some(took) = entry.time_to_register() {
+            self.metrics.registering.ended(id, took);
         }
         if moved || reason != entry.shown.reason {
             entry.shown.phase = phase;

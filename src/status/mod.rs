@@ -1,7 +1,20 @@
 //! The status as people and programs read it.
 
+mod age;
+pub(crate) mod paint;
+mod table;
+mod wrap;
+
+pub(crate) use self::age::age;
+pub(crate) use self::paint::Paint;
+pub(crate) use self::table::table;
+pub(crate) use self::wrap::wrap;
+
 use crate::driver::phase::Phase;
 use crate::proto::control::Status;
+
+/// What a terminal is taken to have when nobody says otherwise.
+pub(crate) const WIDTH: usize = 80;
 
 /// The JSON of `status --json`, on one line.
 pub(crate) fn json(status: &Status) -> Result<String, serde_json::Error> {
@@ -14,19 +27,4 @@ pub(crate) fn is_well(status: &Status) -> bool {
         .drivers
         .iter()
         .all(|driver| driver.phase == Phase::Registered.as_str())
-}
-
-/// A table for people.
-pub(crate) fn table(status: &Status) -> String {
-    let mut lines = vec![format!("{:<32} {:<20} {}", "DRIVER", "PHASE", "REASON")];
-    if status.drivers.is_empty() {
-        return "there are no drivers".to_owned();
-    }
-    for driver in &status.drivers {
-        lines.push(format!(
-            "{:<32} {:<20} {}",
-            driver.id, driver.phase, driver.reason
-        ));
-    }
-    lines.join("\n")
 }

@@ -1,0 +1,93 @@
+//! `doctor`: says why a driver is not registered, and what mends it.
+
+use serde::Serialize;
+
+use super::args::{Args, DoctorOptions};
+use super::client::{connect, failed, in_runtime};
+use super::exit::Exit;
+use super::load;
+use super::screen::Screen;
+use super::status::is_gone;
+use crate::config::Settings;
+use crate::doctor::{Diagnosis, Finding, Level, Patient};
+use crate::printable::printable;
+use crate::proto::control::Status;
+use crate::runtime::locate;
+use crate::status::paint::{Paint, Tone};
+use crate::status::wrap;
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    healthy: bool,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+}
+
+pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
+    in_runtime(async {
+        let diagnosis = match load(args) {
+            Ok(loaded) => Diagnosis::of(&patient(args, options, loaded.settings).await).await,
+            Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
+        };
+        let mut screen = Screen::stdout();
+        let text = if options.json {
+            let report = Report {
+                healthy: diagnosis.is_healthy(),
+                diagnosis: &diagnosis,
+            };
+            serde_json::to_string_pretty(&report).map_err(failed)?
+        } else {
+            text(&diagnosis, screen.width(), screen.paint())
+        };
+        is_gone(screen.print(&text))?;
+        Exit::no_unless(diagnosis.is_healthy())
+    })
+}
+
+async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Patient {
+    Patient {
+        settings,
+        runtime: locate(args.runtime_dir.as_deref()),
+        daemon: status(args).await,
+        proc: options.proc.clone(),
+    }
+}
+
+async fn status(args: &Args) -> Result<Status, String> {
+    let mut client = connect(args).await.map_err(|exit| match exit {
+        Exit::Failed(why) | Exit::Config(why) | Exit::Usage(why) => why,
+        Exit::No => String::new(),
+    })?;
+    client.status().await.map_err(|error| error.to_string())
+}
+
+fn text(diagnosis: &Diagnosis, width: usize, paint: Paint) -> String {
+    let mut lines = Vec::new();
+    for finding in &diagnosis.findings {
+        let (word, tone) = match finding.level {
+            Level::Fault => ("fault", Tone::Bad),
+            Level::Warning => ("warning", Tone::Pending),
+        };
+        lines.push(format!("{}: {}", paint.paint(tone, word), title(finding)));
+        for (key, words) in [("saw", &finding.saw), ("mend", &finding.mend)] {
+            let room = width.saturating_sub(8);
+            let broken = words.lines().flat_map(|line| wrap(&printable(line), room));
+            for (number, line) in broken.enumerate() {
+                let key = if number == 0 { key } else { "" };
+                lines.push(format!("  {key:<6}{line}"));
+            }
+        }
+    }
+    if diagnosis.is_healthy() {
+        lines.push("nothing keeps a driver from being registered".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn title(finding: &Finding) -> String {
+    match &finding.driver {
+        Some(driver) => format!("{}: {}", printable(driver), finding.check),
+        None => finding.check.to_owned(),
+    }
+}

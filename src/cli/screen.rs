@@ -1,0 +1,104 @@
+//! Where frames go: drawn over each other on a terminal, one after the other elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+
+use rustix::termios::tcgetwinsize;
+
+use crate::status::{Paint, WIDTH};
+
+/// Lines longer than this are hard to read, however wide the terminal is.
+const WIDEST: usize = 120;
+
+/// Standard output.
+pub(super) struct Screen {
+    terminal: bool,
+    paint: Paint,
+    /// Lines of the frame that stands on the terminal.
+    drawn: usize,
+    /// A frame was printed, so that the next one is set apart from it.
+    printed: bool,
+}
+
+impl Screen {
+    pub(super) fn stdout() -> Screen {
+        Screen {
+            terminal: io::stdout().is_terminal(),
+            paint: Paint::for_stdout(),
+            drawn: 0,
+            printed: false,
+        }
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    pub(super) fn paint(&self) -> Paint {
+        self.paint
+    }
+
+    /// How many characters a line may have.
+    pub(super) fn width(&self) -> usize {
+        self.size()
+            .map_or(WIDTH, |(columns, _)| columns.min(WIDEST))
+    }
+
+    fn size(&self) -> Option<(usize, usize)> {
+        let size = self.terminal.then(|| tcgetwinsize(io::stdout()).ok())??;
+        let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
+        (columns > 0 && rows > 1).then_some((columns, rows))
+    }
+
+    /// Prints a text once.
+    pub(super) fn print(&mut self, text: &str) -> io::Result<()> {
+        put(&format!("{text}\n"))
+    }
+
+    /// Shows a frame: on a terminal in the place of the last one, else below it.
+    pub(super) fn show(&mut self, frame: &str) -> io::Result<()> {
+        if !self.terminal {
+            let gap = if std::mem::replace(&mut self.printed, true) {
+                "\n"
+            } else {
+                ""
+            };
+            return put(&format!("{gap}{frame}\n"));
+        }
+        let mut lines: Vec<&str> = frame.lines().collect();
+        // The cursor cannot go up to lines that have left the screen.
+        if let Some((_, rows)) = self.size()
+            && lines.len() >= rows
+        {
+            lines.truncate(rows - 2);
+            lines.push("…");
+        }
+        // One write, each line cleared behind its end and not before: nothing flickers. Lines that
+        // are too long for the terminal are cut by it, or the way back up would be longer.
+        let mut out = self.back() + "\x1b[?7l";
+        for line in &lines {
+            out += &format!("{line}\x1b[K\n");
+        }
+        out += "\x1b[J\x1b[?7h";
+        self.drawn = lines.len();
+        put(&out)
+    }
+
+    /// The terminal has another size, and has broken the lines anew: nobody knows where they are.
+    pub(super) fn was_resized(&mut self) -> io::Result<()> {
+        self.drawn = 0;
+        put("\x1b[H\x1b[2J")
+    }
+
+    fn back(&self) -> String {
+        match self.drawn {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\r"),
+        }
+    }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

@@ -1,0 +1,162 @@
+//! One driver, from its answer to the kubelet's yes.
+
+use std::fs;
+
+use super::csi_socket::ask;
+use super::kubelets::Kubelets;
+use super::{Finding, Patient};
+use crate::config::DriverSettings;
+use crate::csi::answer::Answer;
+use crate::driver::phase::Phase;
+use crate::link::layout::{Layout, Slot};
+use crate::proto::control::Driver;
+
+const JOURNAL: &str = "journalctl -u node-storage-driver-registrar";
+
+/// The first thing that keeps the driver from being registered, and what else is worth a word.
+pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
+    let settings = patient.settings.driver(id);
+    let shown = match &patient.daemon {
+        Ok(status) => status.drivers.iter().find(|driver| driver.id == id),
+        Err(_) => None,
+    };
+    let found = !patient.settings.drivers.contains_key(id);
+    let answer = match ask(&settings, found).await {
+        Ok(answer) => answer,
+        Err(finding) => return vec![finding],
+    };
+    let layout = Layout::of(&patient.settings);
+    if let Err(too_long) = layout.check(&answer.name) {
+        let mend =
+            "shorten registry_dir or kubelet.registry_dir, or give the driver a shorter name";
+        return vec![Finding::fault("path length", too_long.to_string(), mend)];
+    }
+    match (&patient.daemon, shown) {
+        (Err(why), _) => vec![Finding::no_daemon(why)],
+        (Ok(_), None) => vec![Finding::fault(
+            "daemon",
+            "the daemon runs with a configuration that does not have this driver yet",
+            "node-storage-driver-registrar reload",
+        )],
+        (Ok(_), Some(driver)) => follow(driver, &settings, &answer, &layout, kubelets),
+    }
+}
+
+/// The driver answers and the daemon runs: how far does it say that it got?
+fn follow(
+    driver: &Driver,
+    settings: &DriverSettings,
+    answer: &Answer,
+    layout: &Layout,
+    kubelets: &Kubelets,
+) -> Vec<Finding> {
+    let reason = driver.reason.as_str();
+    let id = &driver.id;
+    let phase = Phase::ALL
+        .into_iter()
+        .find(|phase| phase.as_str() == driver.phase);
+    let finding = match phase {
+        Some(Phase::Registered) => return kept_errors(driver),
+        Some(Phase::Withdrawn) => Finding::fault(
+            "withdrawn",
+            reason,
+            format!("node-storage-driver-registrar publish {id}"),
+        ),
+        Some(Phase::Conflict) => Finding::fault("another owner", reason, conflict_mend(reason)),
+        Some(Phase::Rejected) => {
+            Finding::fault("kubelet rejecting", reason, rejection_mend(reason, id))
+        }
+        Some(Phase::WaitingForKubelet) => unseen(driver, settings, answer, layout, kubelets),
+        Some(Phase::WaitingForDriver) | None => Finding::fault(
+            "daemon",
+            format!("the driver answers here, but the daemon says: {reason}"),
+            format!("node-storage-driver-registrar reload; if that does not help, see {JOURNAL}"),
+        ),
+    };
+    vec![finding]
+}
+
+/// Registered, and yet something went wrong that somebody must know of, such as a topology value
+/// that the kubelet would refuse.
+fn kept_errors(driver: &Driver) -> Vec<Finding> {
+    let warned = driver.last_error.as_ref().map(|error| {
+        Finding::warning(
+            "registered",
+            error.clone(),
+            "node-storage-driver-registrar status",
+        )
+    });
+    warned.into_iter().collect()
+}
+
+fn conflict_mend(reason: &str) -> String {
+    if reason.contains("serves") {
+        "stop the other process, or set on_live_owner = \"take-over\"".to_owned()
+    } else if reason.contains("neither a socket nor a link") {
+        "move what is there away".to_owned()
+    } else if reason.contains("has the same name") {
+        "give one of the two drivers another name, or take it out of the configuration".to_owned()
+    } else {
+        format!("find out who removes it, such as a script or a second registrar; see {JOURNAL}")
+    }
+}
+
+fn rejection_mend(reason: &str, id: &str) -> String {
+    if reason.contains("topology value collision") {
+        format!(
+            "remove the label: kubectl label node NODE KEY-; then: node-storage-driver-registrar reannounce {id}"
+        )
+    } else if reason.contains("already registered") {
+        "remove the other registration socket or link of this driver from the kubelet's plugins_registry".to_owned()
+    } else {
+        "see what the kubelet says: journalctl -u kubelet | grep -i csi".to_owned()
+    }
+}
+
+/// The driver answers, and the kubelet has not said anything.
+fn unseen(
+    driver: &Driver,
+    settings: &DriverSettings,
+    answer: &Answer,
+    layout: &Layout,
+    kubelets: &Kubelets,
+) -> Finding {
+    let reason = driver.reason.as_str();
+    if reason.contains("restart the kubelet") {
+        return Finding::fault("kubelet directory", reason, "systemctl restart kubelet");
+    }
+    if !driver.socket_stands {
+        return Finding::fault("reg.sock", reason, format!("see {JOURNAL}"));
+    }
+    if !driver.serving {
+        return Finding::fault("link", reason, format!("see {JOURNAL}"));
+    }
+    let path = driver
+        .link
+        .as_ref()
+        .map_or_else(|| layout.link(&answer.name, Slot::default()), Into::into);
+    let target = layout.target(&answer.name);
+    match fs::read_link(&path) {
+        Ok(held) if held == target => {}
+        Ok(held) => {
+            let saw = format!(
+                "{} points to {}, not to {}",
+                path.display(),
+                held.display(),
+                target.display()
+            );
+            return Finding::fault("link", saw, "node-storage-driver-registrar reload");
+        }
+        Err(error) => {
+            let saw = format!("cannot read the link {}: {error}", path.display());
+            return Finding::fault("link", saw, format!("see {JOURNAL}"));
+        }
+    }
+    // A relative target is beside the link, so that whoever sees the one sees the other.
+    let seen = if target.is_absolute() {
+        target
+    } else {
+        layout.socket(&answer.name)
+    };
+    kubelets.why_not_seen(&seen, &settings.endpoint)
+}

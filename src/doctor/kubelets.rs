@@ -1,0 +1,143 @@
+//! The kubelets that run, with the root directory that each of them really has.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Finding, Patient};
+use crate::kubelet::Signs;
+use crate::kubelet_root::{KubeletRoot, running};
+
+/// What was found in /proc.
+pub(super) struct Kubelets {
+    proc: PathBuf,
+    found: Vec<KubeletRoot>,
+    /// Who told the daemon how a registration went is a kubelet that sees our link, whatever it is
+    /// called.
+    spoke: Option<u32>,
+    root: PathBuf,
+    /// A kubelet listens on the pod-resources socket below our root.
+    shows: bool,
+}
+
+impl Kubelets {
+    pub(super) fn find(patient: &Patient) -> Kubelets {
+        let root = patient.settings.kubelet_root().to_owned();
+        let status = patient.daemon.as_ref().ok();
+        Kubelets {
+            proc: patient.proc.clone(),
+            found: running(&patient.proc),
+            spoke: status.and_then(|status| status.kubelet.as_ref()?.pid),
+            shows: Signs::of(&root).show_a_kubelet(),
+            root,
+        }
+    }
+
+    /// Why the kubelet's directory is not there.
+    pub(super) fn why_no_directory(&self, directory: &Path) -> Finding {
+        if let Some(elsewhere) = self.elsewhere() {
+            return elsewhere;
+        }
+        let saw = format!(
+            "{} is missing, and the kubelet makes it when it starts",
+            directory.display()
+        );
+        if self.found.is_empty() && !self.shows {
+            return Finding::fault(
+                "kubelet running",
+                format!("no kubelet runs: {saw}"),
+                "systemctl start kubelet",
+            );
+        }
+        Finding::fault("kubelet directory", saw, "systemctl restart kubelet")
+    }
+
+    /// What keeps the kubelet from a link that is there.
+    pub(super) fn why_not_seen(&self, target: &Path, endpoint: &Path) -> Finding {
+        if self.spoke.is_none() {
+            if let Some(elsewhere) = self.elsewhere() {
+                return elsewhere;
+            }
+            if self.found.is_empty() && !self.shows {
+                let saw = format!(
+                    "no kubelet runs: no process of that name, and nobody listens on {}",
+                    self.root.join("pod-resources/kubelet.sock").display()
+                );
+                return Finding::fault("kubelet running", saw, "systemctl start kubelet");
+            }
+        }
+        self.blind(target, endpoint).unwrap_or_else(|| {
+            Finding::fault(
+                "kubelet registering",
+                "the link is right and a kubelet runs, but it has not registered the driver",
+                "see why: journalctl -u kubelet | grep -i plugin; then: node-storage-driver-registrar reannounce DRIVER",
+            )
+        })
+    }
+
+    /// Kubelets run, but none of them with our root.
+    fn elsewhere(&self) -> Option<Finding> {
+        if self.shows
+            || self
+                .found
+                .iter()
+                .any(|kubelet| is_same(&kubelet.path, &self.root))
+        {
+            return None;
+        }
+        let KubeletRoot { path, why } = self.found.first()?;
+        let saw = format!(
+            "the kubelet's root directory is {} ({why}), but kubelet.root_dir is {}",
+            path.display(),
+            self.root.display()
+        );
+        let mend = format!("set kubelet.root_dir = \"{}\" and reload", path.display());
+        Some(Finding::fault("kubelet root-dir", saw, mend))
+    }
+
+    /// The link's target or csi.sock is not there for a kubelet that has its own root.
+    fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
+        let ours = self
+            .found
+            .iter()
+            .find(|kubelet| is_same(&kubelet.path, &self.root));
+        let pid = self.spoke.or(ours.and_then(|kubelet| kubelet.why.pid()))?;
+        let root = self.proc.join(pid.to_string()).join("root");
+        for (path, check, key) in [
+            (
+                target,
+                "kubelet's view of reg.sock",
+                "kubelet.sees_registry_as",
+            ),
+            (
+                endpoint,
+                "kubelet's view of csi.sock",
+                "the driver's endpoint",
+            ),
+        ] {
+            let Ok(inside) = path.strip_prefix("/") else {
+                continue;
+            };
+            match fs::metadata(root.join(inside)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && root.exists() => {
+                    let saw = format!(
+                        "the kubelet (pid {pid}) has a root of its own, without {}",
+                        path.display()
+                    );
+                    let mend = format!(
+                        "mount the directory into the kubelet's container, or set {key} to its path there"
+                    );
+                    return Some(Finding::fault(check, saw, mend));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        None
+    }
+}
+
+/// The same directory, whatever links lead there.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let resolved = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    a == b || resolved(a) == resolved(b)
+}

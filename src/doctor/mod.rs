@@ -1,0 +1,151 @@
+//! Why a driver is not registered: looks at everything on the way from the configuration to the
+//! kubelet, in that order, and stops where the chain breaks.
+//!
+//! It only looks. What it cannot look at, it says.
+
+mod chain;
+mod csi_socket;
+mod directories;
+mod kubelets;
+mod machine;
+mod sandbox;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use self::kubelets::Kubelets;
+use crate::config::Settings;
+use crate::proto::control::Status;
+use crate::supervisor::found_now;
+
+/// What was found, the worst first.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Diagnosis {
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    /// Where on the way.
+    pub(crate) check: &'static str,
+    /// The driver's id, where it is about one.
+    pub(crate) driver: Option<String>,
+    /// What was seen.
+    pub(crate) saw: String,
+    /// What mends it: a command, where there is one.
+    pub(crate) mend: String,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Fault,
+    Warning,
+}
+
+/// All that the checks look at.
+pub(crate) struct Patient {
+    pub(crate) settings: Settings,
+    pub(crate) runtime: PathBuf,
+    /// What the daemon says, or why it says nothing.
+    pub(crate) daemon: Result<Status, String>,
+    /// The proc file system.
+    pub(crate) proc: PathBuf,
+}
+
+impl Finding {
+    pub(crate) fn fault(
+        check: &'static str,
+        saw: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            level: Level::Fault,
+            check,
+            driver: None,
+            saw: saw.into(),
+            mend: mend.into(),
+        }
+    }
+
+    pub(crate) fn warning(
+        check: &'static str,
+        saw: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            level: Level::Warning,
+            ..Finding::fault(check, saw, mend)
+        }
+    }
+
+    fn no_daemon(why: &str) -> Finding {
+        let mend = "systemctl start node-storage-driver-registrar";
+        Finding::fault("daemon", why, mend)
+    }
+
+    fn of(self, driver: &str) -> Finding {
+        Finding {
+            driver: Some(driver.to_owned()),
+            ..self
+        }
+    }
+}
+
+impl Diagnosis {
+    /// A configuration that cannot be read: nothing else can be looked at.
+    pub(crate) fn of_bad_configuration(why: String) -> Diagnosis {
+        let mend = "correct it, then run: node-storage-driver-registrar check";
+        Diagnosis {
+            findings: vec![Finding::fault("config", why, mend)],
+        }
+    }
+
+    /// Looks at everything.
+    pub(crate) async fn of(patient: &Patient) -> Diagnosis {
+        let kubelets = Kubelets::find(patient);
+        let drivers = patient.drivers();
+        let mut findings = sandbox::check(patient);
+        findings.extend(directories::check(patient, &kubelets));
+        // Without its directories no driver gets any further, and each would repeat that.
+        if !findings.iter().any(|finding| finding.level == Level::Fault) {
+            for id in &drivers {
+                let found = chain::check(patient, &kubelets, id).await;
+                findings.extend(found.into_iter().map(|finding| finding.of(id)));
+            }
+        }
+        if let Err(why) = &patient.daemon
+            && !findings.iter().any(|finding| finding.check == "daemon")
+        {
+            findings.push(Finding::no_daemon(why));
+        }
+        findings.extend(machine::check(patient, &drivers));
+        findings.sort_by_key(|finding| finding.level);
+        Diagnosis { findings }
+    }
+
+    pub(crate) fn is_healthy(&self) -> bool {
+        !self
+            .findings
+            .iter()
+            .any(|finding| finding.level == Level::Fault)
+    }
+}
+
+impl Patient {
+    /// Those that are configured, those that the daemon has found by itself, and those that it
+    /// would find now. A plugins_dir that cannot be read has none; its drivers' own checks say so.
+    fn drivers(&self) -> BTreeSet<String> {
+        let mut ids: BTreeSet<String> = self.settings.drivers.keys().cloned().collect();
+        if let Ok(status) = &self.daemon {
+            ids.extend(status.drivers.iter().map(|driver| driver.id.clone()));
+        }
+        ids.extend(found_now(&self.settings).unwrap_or_default());
+        ids
+    }
+}

@@ -1,0 +1,157 @@
+//! Where HTTP listens: an address or a Unix socket.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::config::{Listen, OnLiveOwner};
+use crate::identity::Identity;
+use crate::link::obstacle::Obstacle;
+use crate::link::place::{SocketPlace, remove};
+
+/// Everybody on the node may read what is served: nothing can be changed through it, there is no
+/// secret in it, and Prometheus and its exporters do not run as root. A directory with a narrower
+/// mode keeps others out.
+const MODE: u32 = 0o666;
+
+/// A listening socket, taken away when it is dropped.
+pub(super) enum Door {
+    Tcp(TcpListener, std::net::SocketAddr),
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+        identity: Identity,
+    },
+}
+
+/// Either kind of connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// Why it cannot listen.
+#[derive(Debug, Error)]
+pub(super) enum DoorError {
+    #[error(
+        "cannot listen on {address}: {source}; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\""
+    )]
+    Sandbox {
+        address: std::net::SocketAddr,
+        source: io::Error,
+    },
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        address: std::net::SocketAddr,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Place(#[from] Obstacle),
+    #[error("cannot set the mode of {}: {source}", .path.display())]
+    Mode { path: PathBuf, source: io::Error },
+}
+
+impl Door {
+    pub(super) async fn open(listen: &Listen) -> Result<Door, DoorError> {
+        match listen {
+            Listen::Tcp(address) => match TcpListener::bind(address).await {
+                Ok(listener) => Ok(Door::Tcp(listener, *address)),
+                Err(source) => Err(refused(*address, source)),
+            },
+            Listen::Unix(path) => Door::at(path),
+        }
+    }
+
+    fn at(path: &Path) -> Result<Door, DoorError> {
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        let place = SocketPlace {
+            path: path.to_owned(),
+            directory,
+            stage: directory,
+            // A directory that is missing is a mistake rather than a wish.
+            borrowed: true,
+        };
+        let (listener, _) =
+            place
+                .listen(None, OnLiveOwner::Wait)
+                .map_err(|obstacle| match obstacle {
+                    Obstacle::NoDirectory(directory) => Obstacle::Failed(format!(
+                        "cannot listen on {}: {} is missing",
+                        path.display(),
+                        directory.display()
+                    )),
+                    other => other,
+                })?;
+        let open = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
+        let identity = open.and_then(|()| Identity::of(path));
+        Ok(Door::Unix {
+            listener,
+            identity: identity.map_err(|source| DoorError::Mode {
+                path: path.to_owned(),
+                source,
+            })?,
+            path: path.to_owned(),
+        })
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Door::Tcp(listener, _) => Box::new(listener.accept().await?.0),
+            Door::Unix { listener, .. } => Box::new(listener.accept().await?.0),
+        })
+    }
+}
+
+/// RestrictAddressFamilies= makes socket() fail with EAFNOSUPPORT, SocketBindDeny= makes bind() fail
+/// with EPERM. A port below 1024 is EACCES, which no drop-in of ours mends.
+fn refused(address: std::net::SocketAddr, source: io::Error) -> DoorError {
+    let sandboxed = [Errno::EAFNOSUPPORT, Errno::EPERM].map(|errno| Some(errno as i32));
+    if sandboxed.contains(&source.raw_os_error()) {
+        DoorError::Sandbox { address, source }
+    } else {
+        DoorError::Address { address, source }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Door::Unix { path, identity, .. } = self
+            && let Err(error) = remove(path, identity)
+        {
+            tracing::warn!(%error, path = %path.display(), "cannot remove the http socket");
+        }
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Door::Tcp(_, address) => write!(f, "{address}"),
+            Door::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_sandbox_forbids_names_the_drop_in_and_nothing_else_does() {
+        let said = |errno: Errno| {
+            let address = "127.0.0.1:9809".parse().unwrap();
+            refused(address, io::Error::from(errno)).to_string()
+        };
+        for errno in [Errno::EAFNOSUPPORT, Errno::EPERM] {
+            assert!(said(errno).contains("http-tcp.conf"), "{}", said(errno));
+        }
+        for errno in [Errno::EADDRINUSE, Errno::EACCES, Errno::EADDRNOTAVAIL] {
+            assert!(!said(errno).contains("http-tcp.conf"), "{}", said(errno));
+        }
+    }
+}

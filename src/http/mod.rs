@@ -1,0 +1,96 @@
+//! Health, status and metrics over HTTP: where it listens, and who answers.
+
+mod connection;
+mod door;
+mod landing;
+mod page;
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+use self::connection::Connections;
+use self::door::Door;
+use self::page::Pages;
+use crate::config::Listen;
+use crate::metrics::Metrics;
+use crate::supervisor::Report;
+use crate::task::Task;
+
+/// How often it is tried again to listen where that failed: a port or a directory may come free.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// Serves wherever `wanted` says, now and after each change of it. That HTTP cannot be served is
+/// told and tried again: drivers are registered without it.
+pub(crate) fn serve(
+    wanted: watch::Receiver<Option<Listen>>,
+    reports: mpsc::UnboundedSender<Report>,
+    metrics: Metrics,
+) -> Task {
+    let server = Server {
+        wanted,
+        pages: Pages::new(reports.clone(), metrics),
+        reports,
+        trouble: None,
+    };
+    Task::spawn(server.run())
+}
+
+struct Server {
+    wanted: watch::Receiver<Option<Listen>>,
+    pages: Pages,
+    reports: mpsc::UnboundedSender<Report>,
+    /// What was last told.
+    trouble: Option<String>,
+}
+
+impl Server {
+    async fn run(mut self) {
+        loop {
+            let listen = self.wanted.borrow_and_update().clone();
+            let Some(listen) = listen else {
+                self.tell(None);
+                if self.wanted.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            let closed = match Door::open(&listen).await {
+                Ok(door) => {
+                    tracing::info!(listen = %door, "http is served on {door}");
+                    self.tell(None);
+                    let mut connections = Connections::new(self.pages.clone());
+                    tokio::select! {
+                        never = connections.accept_from(&door) => match never {},
+                        changed = self.wanted.changed() => changed.is_err(),
+                    }
+                }
+                Err(error) => {
+                    self.tell(Some(error.to_string()));
+                    tokio::select! {
+                        () = sleep(RETRY) => false,
+                        changed = self.wanted.changed() => changed.is_err(),
+                    }
+                }
+            };
+            if closed {
+                return;
+            }
+        }
+    }
+
+    /// A failure that repeats itself is told once.
+    fn tell(&mut self, trouble: Option<String>) {
+        if self.trouble == trouble {
+            return;
+        }
+        if let Some(why) = &trouble {
+            tracing::error!("http is not served: {why}");
+        }
+        self.trouble.clone_from(&trouble);
+        if self.reports.send(Report::Http(trouble)).is_err() {
+            tracing::debug!("nobody listens to reports any more");
+        }
+    }
+}

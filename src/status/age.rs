@@ -1,0 +1,44 @@
+//! How long ago something was, in one short word.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// The age of an RFC 3339 time, such as `5s`, `12m`, `7h` or `40d`. A clock that was set back makes
+/// it zero; what is no time is shown as unknown.
+pub(crate) fn age(since: &str, now: Timestamp) -> String {
+    match since.parse::<Timestamp>() {
+        Ok(since) => short(Duration::try_from(now.duration_since(since)).unwrap_or_default()),
+        Err(_) => "?".to_owned(),
+    }
+}
+
+fn short(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..86_400 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_unit_is_enough() {
+        let now: Timestamp = "2026-03-02T10:00:00Z".parse().unwrap();
+        for (since, shown) in [
+            ("2026-03-02T10:00:00Z", "0s"),
+            ("2026-03-02T09:59:01Z", "59s"),
+            ("2026-03-02T09:59:00Z", "1m"),
+            ("2026-03-02T09:00:00Z", "1h"),
+            ("2026-01-01T10:00:00Z", "60d"),
+            ("2026-03-02T11:00:00Z", "0s"),
+            ("yesterday", "?"),
+        ] {
+            assert_eq!(age(since, now), shown, "{since}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Colours, where there is a terminal that wants them.
+
+use std::io::IsTerminal;
+
+use crate::driver::phase::Phase;
+
+/// Whether output has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Plain,
+    Coloured,
+}
+
+/// What a piece of output means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Title,
+    Good,
+    Pending,
+    Bad,
+    Quiet,
+}
+
+impl Paint {
+    /// Colours only on a terminal, and never against the wish of <https://no-color.org>.
+    pub(crate) fn for_stdout() -> Paint {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        if std::io::stdout().is_terminal() && !unwanted {
+            Paint::Coloured
+        } else {
+            Paint::Plain
+        }
+    }
+
+    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
+        let code = match (self, tone) {
+            (Paint::Plain, _) => return text.to_owned(),
+            (Paint::Coloured, Tone::Title) => "1",
+            (Paint::Coloured, Tone::Good) => "32",
+            (Paint::Coloured, Tone::Pending) => "33",
+            (Paint::Coloured, Tone::Bad) => "31",
+            (Paint::Coloured, Tone::Quiet) => "2",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+impl Tone {
+    /// The tone of a phase, by its name on the wire.
+    pub(crate) fn of_phase(phase: &str) -> Tone {
+        match phase {
+            phase if phase == Phase::Registered.as_str() => Tone::Good,
+            phase if phase == Phase::Withdrawn.as_str() => Tone::Quiet,
+            phase if phase == Phase::Rejected.as_str() || phase == Phase::Conflict.as_str() => {
+                Tone::Bad
+            }
+            _ => Tone::Pending,
+        }
+    }
+}

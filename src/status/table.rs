@@ -1,0 +1,198 @@
+//! The table that people read: a row for each driver, and its reason below.
+
+use jiff::Timestamp;
+
+use super::age;
+use super::paint::{Paint, Tone};
+use super::wrap;
+use crate::printable::printable;
+use crate::proto::control::{Driver, Status};
+
+/// An id that is longer has a line of its own: cut short, it could not be typed again.
+const WIDEST_DRIVER: usize = 32;
+/// `waiting-for-kubelet`
+const PHASE: usize = 19;
+const SINCE: usize = 5;
+const GAP: usize = 2;
+const INDENT: usize = 2;
+/// A terminal narrower than this gets lines that are too long.
+const NARROWEST: usize = 60;
+
+/// The status in lines of at most `width` characters, without a line feed at the end.
+pub(crate) fn table(status: &Status, width: usize, now: Timestamp, paint: Paint) -> String {
+    let width = width.max(NARROWEST);
+    let mut lines = Vec::new();
+    if status.drivers.is_empty() {
+        lines.push("no drivers are configured".to_owned());
+    } else {
+        let columns = Columns::of(status, width);
+        let titles = columns.row("DRIVER", "PHASE", "SINCE", "NODE ID", |phase| {
+            phase.to_owned()
+        });
+        lines.push(paint.paint(Tone::Title, &titles));
+        for driver in &status.drivers {
+            columns.driver(driver, now, paint, &mut lines);
+        }
+    }
+    for note in &status.notes {
+        for line in wrap(&format!("note: {}", printable(note)), width) {
+            lines.push(paint.paint(Tone::Bad, &line));
+        }
+    }
+    lines.join("\n")
+}
+
+struct Columns {
+    width: usize,
+    driver: usize,
+}
+
+impl Columns {
+    fn of(status: &Status, width: usize) -> Columns {
+        let ids = status.drivers.iter().map(|driver| length(&driver.id));
+        let longest = ids.filter(|length| *length <= WIDEST_DRIVER).max();
+        Columns {
+            width,
+            driver: longest.unwrap_or(0).max("DRIVER".len()),
+        }
+    }
+
+    fn driver(&self, driver: &Driver, now: Timestamp, paint: Paint, lines: &mut Vec<String>) {
+        let mut id = printable(&driver.id);
+        if length(&id) > self.driver {
+            lines.push(std::mem::take(&mut id));
+        }
+        let node_id = printable(driver.node_id.as_deref().unwrap_or("-"));
+        let since = age(&driver.since, now);
+        let colour = |text: &str| paint.paint(Tone::of_phase(&driver.phase), text);
+        lines.push(self.row(&id, &driver.phase, &since, &node_id, colour));
+        for line in wrap(&driver.reason, self.width - INDENT) {
+            lines.push(paint.paint(Tone::Quiet, &format!("{:INDENT$}{line}", "")));
+        }
+    }
+
+    fn row(
+        &self,
+        driver: &str,
+        phase: &str,
+        since: &str,
+        node_id: &str,
+        colour: impl Fn(&str) -> String,
+    ) -> String {
+        let room = self
+            .width
+            .saturating_sub(self.driver + PHASE + SINCE + 3 * GAP);
+        // Padded before it is painted: the escape sequences have no width.
+        let phase = colour(&format!("{phase:<PHASE$}"));
+        format!(
+            "{driver:<width$}{:GAP$}{phase}{:GAP$}{since:>SINCE$}{:GAP$}{}",
+            "",
+            "",
+            "",
+            shorten(node_id, room),
+            width = self.driver,
+        )
+    }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn shorten(text: &str, room: usize) -> String {
+    if length(text) <= room {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn driver(id: &str, phase: &str, node_id: Option<&str>, reason: &str) -> Driver {
+        Driver {
+            id: id.to_owned(),
+            phase: phase.to_owned(),
+            reason: reason.to_owned(),
+            since: "2026-03-02T09:48:00Z".to_owned(),
+            node_id: node_id.map(str::to_owned),
+            ..Driver::default()
+        }
+    }
+
+    fn shown(drivers: Vec<Driver>, paint: Paint) -> String {
+        let now = "2026-03-02T10:00:00Z".parse().unwrap();
+        let status = Status {
+            drivers,
+            ..Status::default()
+        };
+        table(&status, super::super::WIDTH, now, paint)
+    }
+
+    #[test]
+    fn a_row_has_what_an_operator_asks_first_and_the_reason_below() {
+        let drivers = vec![
+            driver(
+                "nfs.csi.k8s.io",
+                "registered",
+                Some("node-1"),
+                "by the kubelet, pid 7",
+            ),
+            driver("a", "waiting-for-driver", None, "waiting for /a/csi.sock"),
+        ];
+        assert_eq!(
+            shown(drivers, Paint::Plain),
+            "\
+DRIVER          PHASE                SINCE  NODE ID
+nfs.csi.k8s.io  registered             12m  node-1
+  by the kubelet, pid 7
+a               waiting-for-driver     12m  -
+  waiting for /a/csi.sock"
+        );
+    }
+
+    #[test]
+    fn nothing_is_wider_than_80_columns_whatever_the_driver_says() {
+        let long = "x".repeat(63);
+        let words = "the kubelet said: ".repeat(20) + &"/p".repeat(200);
+        let drivers = vec![
+            driver(&long, "waiting-for-kubelet", Some(&"n".repeat(256)), &words),
+            driver(
+                &long[..32],
+                "waiting-for-kubelet",
+                Some(&"n".repeat(256)),
+                &words,
+            ),
+        ];
+        let table = shown(drivers, Paint::Plain);
+        for line in table.lines() {
+            assert!(length(line) <= 80, "{} columns: {line}", length(line));
+        }
+        assert!(table.lines().any(|line| line == long), "{table}");
+    }
+
+    #[test]
+    fn a_node_id_with_escape_sequences_does_not_reach_the_terminal() {
+        let drivers = vec![driver("a", "registered", Some("n\u{1b}[2J\n"), "so")];
+        let table = shown(drivers, Paint::Plain);
+        assert!(
+            !table.contains('\u{1b}') && table.lines().count() == 3,
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn colours_do_not_move_the_columns() {
+        let drivers = vec![driver("a", "conflict", Some("n"), "so")];
+        let coloured = shown(drivers.clone(), Paint::Coloured);
+        assert!(coloured.contains("\x1b[31mconflict"), "{coloured}");
+        let codes = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m"];
+        let bare = codes
+            .into_iter()
+            .fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(bare, shown(drivers, Paint::Plain));
+    }
+}

@@ -1,0 +1,131 @@
+//! Set-ups where the kubelet is the cause.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use bed::eventually;
+
+use super::{finds, proc};
+use crate::scene::{NAME, SOON, Scene};
+
+/// Puts a kubelet into that, with this root directory, and with this as its file system.
+fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
+    let process = proc(scene).join("4711");
+    fs::create_dir(&process).unwrap();
+    let line = format!(
+        "/usr/bin/kubelet\0--root-dir={}\0--v=2\0",
+        root_dir.display()
+    );
+    fs::write(process.join("cmdline"), line).unwrap();
+    symlink(root, process.join("root")).unwrap();
+}
+
+/// Takes the kubelet's directory away at once: while it is emptied, the daemon would put the link
+/// back.
+fn take_away(scene: &Scene) {
+    let elsewhere = scene.node.root().join("old-plugins_registry");
+    fs::rename(scene.node.kubelet_registry_dir(), elsewhere).unwrap();
+}
+
+#[test]
+fn a_kubelet_that_does_not_run() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    finds(&scene, "kubelet running", "no kubelet runs");
+}
+
+#[test]
+fn a_kubelet_directory_that_is_missing() {
+    let mut scene = Scene::new(&[NAME], "");
+    fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
+    finds(&scene, "kubelet running", "plugins_registry is missing");
+    kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
+    scene.registrar.start();
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    finds(&scene, "kubelet directory", "plugins_registry is missing");
+}
+
+#[test]
+fn a_kubelet_with_its_root_directory_elsewhere() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    kubelet_process(&scene, Path::new("/var/lib/k0s/kubelet"), Path::new("/"));
+    finds(
+        &scene,
+        "kubelet root-dir",
+        "root directory is /var/lib/k0s/kubelet",
+    );
+    take_away(&scene);
+    finds(
+        &scene,
+        "kubelet root-dir",
+        "root directory is /var/lib/k0s/kubelet",
+    );
+}
+
+#[test]
+fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    let container = scene.node.root().join("container");
+    fs::create_dir(&container).unwrap();
+    kubelet_process(&scene, &scene.node.kubelet_root(), &container);
+    finds(
+        &scene,
+        "kubelet's view of reg.sock",
+        "has a root of its own",
+    );
+    let inside = |path: PathBuf| container.join(path.strip_prefix("/").unwrap());
+    let reg_socket = inside(scene.node.reg_socket(NAME));
+    fs::create_dir_all(reg_socket.parent().unwrap()).unwrap();
+    fs::write(reg_socket, "").unwrap();
+    finds(&scene, "kubelet's view of csi.sock", "csi.sock");
+}
+
+#[test]
+fn a_kubelet_that_does_not_look() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
+    finds(
+        &scene,
+        "kubelet registering",
+        "has not registered the driver",
+    );
+}
+
+#[test]
+fn a_kubelet_that_says_no() {
+    let scene = Scene::started(&[NAME], "");
+    let kubelet = scene.kubelet();
+    kubelet.fault(|faults| faults.refuse = Some("the version is bad".to_owned()));
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "rejected");
+    finds(&scene, "kubelet rejecting", "the version is bad");
+}
+
+#[test]
+fn a_plugins_registry_made_anew_under_a_running_kubelet() {
+    let scene = Scene::started(&[NAME], "");
+    let _kubelet = scene.kubelet();
+    let _driver = scene.driver(NAME);
+    scene.phase(NAME, "registered");
+    take_away(&scene);
+    scene.node.make_kubelet_registry_dir();
+    eventually("it is noticed", SOON, || {
+        let status = scene.registrar.status().unwrap();
+        let driver = status.driver(NAME).unwrap();
+        let reason = driver.reason.clone().unwrap_or_default();
+        reason
+            .contains("restart the kubelet")
+            .then_some(())
+            .ok_or(reason)
+    });
+    finds(&scene, "kubelet directory", "was deleted");
+}

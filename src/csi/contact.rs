@@ -6,7 +6,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::answer::Answer;
-use super::inquiry::{Conversation, Inquiry, Trouble};
+use super::inquiry::{Acquaintance, Inquiry, Trouble};
+use super::turns::Turns;
 use crate::backoff::Backoff;
 use crate::task::Task;
 
@@ -44,12 +45,14 @@ impl Contact {
     /// Starts to wait for the driver. `tell` is called with each thing heard.
     pub(crate) fn start(
         inquiry: Inquiry,
+        turns: Turns,
         retry_max: Duration,
         tell: impl Fn(Heard) + Send + Sync + 'static,
     ) -> Contact {
         let (pokes, seen) = watch::channel(Pokes::default());
         let keeper = Keeper {
             inquiry,
+            turns,
             backoff: Backoff::new(FIRST_RETRY, retry_max),
             seen,
             tries: 0,
@@ -79,6 +82,7 @@ impl Contact {
 
 struct Keeper {
     inquiry: Inquiry,
+    turns: Turns,
     backoff: Backoff,
     seen: watch::Receiver<Pokes>,
     last: Pokes,
@@ -89,11 +93,11 @@ impl Keeper {
     async fn keep(mut self, tell: impl Fn(Heard)) {
         loop {
             self.last = *self.seen.borrow_and_update();
-            match self.inquiry.begin().await {
-                Ok((conversation, answer)) => {
+            match self.turns.take(|| self.inquiry.begin()).await {
+                Ok((driver, answer)) => {
                     let begun = Instant::now();
                     tell(Heard::Answered(answer.clone()));
-                    if let Some(trouble) = self.converse(conversation, answer, &tell).await {
+                    if let Some(trouble) = self.stay_with(driver, answer, &tell).await {
                         tell(Heard::Silent(trouble));
                         if begun.elapsed() >= STEADY {
                             self.tries = 0;
@@ -149,22 +153,22 @@ impl Keeper {
 
     /// Stays with a driver that answers until it no longer does. `None`: its socket was replaced,
     /// so whoever serves the new one is asked before anything is said.
-    async fn converse(
+    async fn stay_with(
         &mut self,
-        mut conversation: Conversation,
+        mut driver: Acquaintance,
         mut answer: Answer,
         tell: &impl Fn(Heard),
     ) -> Option<Trouble> {
         loop {
             tokio::select! {
-                _ = &mut conversation.ended => return Some(Trouble::Gone),
+                () = &mut driver.gone => return Some(Trouble::Gone),
                 closed = self.seen.changed() => if closed.is_err() {
                     return Some(Trouble::Gone);
                 },
             }
             let now = *self.seen.borrow_and_update();
             match self.inquiry.look() {
-                Ok(identity) if identity == conversation.identity => {}
+                Ok(identity) if identity == driver.identity => {}
                 Ok(_) => return None,
                 Err(trouble) if trouble.is_absence() => {
                     return Some(Trouble::Removed(self.inquiry.socket.clone()));
@@ -172,7 +176,11 @@ impl Keeper {
                 Err(trouble) => return Some(trouble),
             }
             if now.checks != self.last.checks {
-                match self.inquiry.again(&mut conversation).await {
+                let asked = tokio::select! {
+                    answer = self.turns.take(|| self.inquiry.again()) => answer,
+                    () = &mut driver.gone => Err(Trouble::Gone),
+                };
+                match asked {
                     Ok(again) if again == answer => {}
                     Ok(again) => {
                         answer = again.clone();

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,6 +14,7 @@ use super::answer::{Answer, AnswerError};
 use super::exposure::Exposure;
 use crate::config::{DriverSettings, SUN_PATH_MAX};
 use crate::grpc::client::{self, Broken, Channel, ConnectError, Ended, MESSAGE_LIMIT};
+use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;
 use crate::metrics::{Operation, Operations};
 use crate::name::DriverName;
@@ -101,10 +103,10 @@ pub(crate) enum Trouble {
     Removed(PathBuf),
 }
 
-/// A driver that has answered, over the connection that tells when it goes.
-pub(crate) struct Conversation {
-    channel: Channel,
-    pub(crate) ended: Ended,
+/// A driver that has answered.
+pub(crate) struct Acquaintance {
+    /// Resolves when the driver goes.
+    pub(crate) gone: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The socket that was connected to.
     pub(crate) identity: Identity,
 }
@@ -161,50 +163,43 @@ impl Inquiry {
         }
     }
 
-    /// Connects and asks.
-    pub(crate) async fn begin(&self) -> Result<(Conversation, Answer), Trouble> {
+    /// Asks, and holds a connection whose end tells that the driver went. That comes first: it
+    /// ends with whoever listens now, so that an answer of their successor does not pass for
+    /// theirs.
+    pub(crate) async fn begin(&self) -> Result<(Acquaintance, Answer), Trouble> {
         let identity = self.look()?;
-        let (channel, mut ended) = self.connect().await?;
-        let answer = self.until(&mut ended, self.ask(&channel)).await??;
-        Ok((
-            Conversation {
-                channel,
-                ended,
-                identity,
-            },
-            answer,
-        ))
+        let lifeline = self
+            .in_time("connecting", Lifeline::connect(&self.socket))
+            .await?
+            .map_err(|error| self.refused(ConnectError::Connect(error)))?;
+        let answer = self.again().await?;
+        let gone = Box::pin(lifeline.ended());
+        Ok((Acquaintance { gone, identity }, answer))
     }
 
-    /// Asks again over a connection that stands.
-    pub(crate) async fn again(&self, conversation: &mut Conversation) -> Result<Answer, Trouble> {
-        tokio::select! {
-            answer = self.ask(&conversation.channel) => answer,
-            _ = &mut conversation.ended => Err(Trouble::Gone),
-        }
+    /// Asks over a connection of its own.
+    pub(crate) async fn again(&self) -> Result<Answer, Trouble> {
+        let (channel, mut ended) = self.connect().await?;
+        self.until(&mut ended, self.ask(&channel)).await?
     }
 
     pub(super) async fn connect(&self) -> Result<(Channel, Ended), Trouble> {
         self.in_time("connecting", client::connect(&self.socket))
             .await?
-            .map_err(|source| match &source {
-                ConnectError::Connect(error) => match error.kind() {
-                    io::ErrorKind::ConnectionRefused => Trouble::Refused(self.socket.clone()),
-                    io::ErrorKind::PermissionDenied => Trouble::Forbidden {
-                        socket: self.socket.clone(),
-                        source,
-                    },
-                    _ if is_missing(error) => self.absent(),
-                    _ => Trouble::Connect {
-                        socket: self.socket.clone(),
-                        source,
-                    },
-                },
-                ConnectError::Handshake(_) => Trouble::Connect {
-                    socket: self.socket.clone(),
-                    source,
-                },
-            })
+            .map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, source: ConnectError) -> Trouble {
+        let socket = self.socket.clone();
+        match &source {
+            ConnectError::Connect(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused => Trouble::Refused(socket),
+                io::ErrorKind::PermissionDenied => Trouble::Forbidden { socket, source },
+                _ if is_missing(error) => self.absent(),
+                _ => Trouble::Connect { socket, source },
+            },
+            ConnectError::Handshake(_) => Trouble::Connect { socket, source },
+        }
     }
 
     /// Does the work while the connection lasts.

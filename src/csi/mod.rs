@@ -6,3 +6,4 @@ pub(crate) mod exposure;
 pub(crate) mod inquiry;
 pub(crate) mod inspection;
 pub(crate) mod rules;
+pub(crate) mod turns;

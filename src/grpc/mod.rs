@@ -5,4 +5,6 @@
 //! value with a visible end, because that end is what tells that a driver went away.
 
 pub(crate) mod client;
+pub(crate) mod frame;
+pub(crate) mod lifeline;
 pub(crate) mod server;

@@ -15,6 +15,7 @@ use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, tell};
 use crate::config::Settings;
 use crate::csi::contact::Contact;
 use crate::csi::inquiry::Inquiry;
+use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
 use crate::driver::Record;
 use crate::kubelet::Process;
@@ -48,6 +49,7 @@ impl Supervisor {
             reports,
             state,
             unsaved: false,
+            turns: Turns::new(),
             unanswered: Vec::new(),
             save_failing: false,
             notifier: Notifier::new(),
@@ -115,9 +117,14 @@ impl Supervisor {
         } else {
             Inquiry::new(&settings, operations)
         };
-        let contact = Contact::start(inquiry, settings.retry_max, move |news| {
-            tell(&heard, Report::Heard(teller.clone(), news));
-        });
+        let contact = Contact::start(
+            inquiry,
+            self.turns.clone(),
+            settings.retry_max,
+            move |news| {
+                tell(&heard, Report::Heard(teller.clone(), news));
+            },
+        );
         let desk = Desk::new(move |call| tell(&called, Report::Called(caller.clone(), call)));
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));

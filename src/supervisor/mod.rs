@@ -31,6 +31,7 @@ use self::schedule::Schedule;
 use crate::config::{Listen, Settings};
 use crate::csi::contact::Heard;
 use crate::csi::inquiry::Trouble;
+use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
 use crate::driver::Event;
 use crate::identity::Identity;
@@ -105,6 +106,7 @@ pub(crate) struct Supervisor {
     discovery: Discovery,
     descriptors: Descriptors,
     watcher: Watcher<Subject>,
+    turns: Turns,
     kubelets: Kubelets,
     reporter: mpsc::UnboundedSender<Report>,
     reports: mpsc::UnboundedReceiver<Report>,

@@ -1,7 +1,7 @@
 //! A header block on its way in: the payloads of one HEADERS frame and its CONTINUATIONs.
 
-use super::frame::{END_STREAM, Head, PADDED, PRIORITY};
 use super::malformed::Malformed;
+use crate::grpc::frame::{END_STREAM, Head, PADDED, PRIORITY};
 
 /// Most bytes of HPACK in one block, over all of its frames.
 pub(super) const MAX_BLOCK: usize = 16_384;

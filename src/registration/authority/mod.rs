@@ -14,7 +14,6 @@
 //! beyond what is followed here.
 
 mod block;
-mod frame;
 mod huffman;
 mod literal;
 mod malformed;

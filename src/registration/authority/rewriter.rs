@@ -10,13 +10,11 @@
 //! a fuzzer and hand-made blocks drove it to was 101 KiB. Between requests only the table is left.
 
 use super::block::Block;
-use super::frame::{
-    CONTINUATION, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, MAX_PAYLOAD, PRIORITY,
-};
 use super::malformed::Malformed;
 use super::recoder::Recoder;
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::grpc::frame::{
+    CONTINUATION, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, MAX_PAYLOAD, PREFACE, PRIORITY,
+};
 
 /// No more input is taken while this much output waits. A dozen bytes of HPACK can stand for
 /// 16 KiB of header fields, so a bound on what is read is none on what is put out.

@@ -18,7 +18,7 @@ use crate::link::obstacle::Obstacle;
 use crate::link::place::{self, Published};
 use crate::name::DriverName;
 use crate::registration::Service;
-use crate::socket::{Knock, is_alive, knock};
+use crate::socket::{Knock, knock};
 use crate::task::Task;
 
 /// How soon an owner that closed our connection is called again.
@@ -210,10 +210,8 @@ async fn owner_ended(path: &Path) {
         }
         // A process that ends may close our connection a moment before its socket. A server that
         // hangs up on silent callers is called more and more slowly.
-        if is_alive(path) {
-            sleep(CALL_AGAIN.delay(calls)).await;
-            calls += 1;
-        }
+        sleep(CALL_AGAIN.delay(calls)).await;
+        calls += 1;
     }
 }
 

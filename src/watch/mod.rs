@@ -5,47 +5,27 @@
 //! told that something on their path changed, never what. A subject may also follow a directory
 //! with whatever is in it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod inotify;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use notify::event::{EventKind, ModifyKind};
-use notify::{Config, ErrorKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::mpsc;
+use nix::errno::Errno;
 
-/// Events that wait to be looked at. When there are more, everything is looked at instead.
-const BACKLOG: usize = 1024;
+use self::inotify::{Happening, Inotify};
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
-    inotify: Option<RecommendedWatcher>,
-    events: mpsc::Receiver<PathBuf>,
-    shared: Arc<Shared>,
+    /// None where it cannot be had.
+    inotify: Option<Inotify>,
     /// Who wants to know about each path and each directory on the way to one.
     subjects: HashMap<PathBuf, BTreeSet<S>>,
     /// Who wants to know about whatever is in a directory.
     families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
-}
-
-/// What the thread of the notify crate needs.
-struct Shared {
-    /// What matters. Everything else ends in the callback.
-    wanted: Mutex<Wanted>,
-    /// Events were lost: by the kernel, or because nobody took them in time.
-    overflowed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Wanted {
-    paths: HashSet<PathBuf>,
-    /// Directories of which every child matters.
-    parents: HashSet<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,24 +49,11 @@ pub(crate) enum Change<S> {
 impl<S: Clone + Ord> Watcher<S> {
     /// A watcher that works even where inotify cannot be had: then it only polls.
     pub(crate) fn new() -> Watcher<S> {
-        let shared = Arc::new(Shared {
-            wanted: Mutex::default(),
-            overflowed: AtomicBool::new(false),
-        });
-        let (sender, events) = mpsc::channel(BACKLOG);
-        let heard = shared.clone();
-        let inotify = RecommendedWatcher::new(
-            move |event| heard.take(event, &sender),
-            Config::default(),
-        )
-        .inspect_err(
+        let inotify = Inotify::new().inspect_err(
             |error| tracing::warn!(%error, "inotify cannot be had, so changes are polled for"),
-        )
-        .ok();
+        );
         Watcher {
-            inotify,
-            events,
-            shared,
+            inotify: inotify.ok(),
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
@@ -108,9 +75,10 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects.remove(subject);
             if subjects.is_empty() {
                 self.subjects.remove(step);
-                self.shared.wanted().paths.remove(step);
-                if self.directories.remove(step).is_some() {
-                    self.disarm(step);
+                if self.directories.remove(step).is_some()
+                    && let Some(inotify) = &mut self.inotify
+                {
+                    inotify.unwatch(step);
                 }
             }
         }
@@ -124,7 +92,6 @@ impl<S: Clone + Ord> Watcher<S> {
             .entry(directory.to_owned())
             .or_default()
             .insert(subject.clone());
-        self.shared.wanted().parents.insert(directory.to_owned());
         self.arm_way(directory.ancestors());
     }
 
@@ -134,7 +101,6 @@ impl<S: Clone + Ord> Watcher<S> {
             family.remove(subject);
             if family.is_empty() {
                 self.families.remove(directory);
-                self.shared.wanted().parents.remove(directory);
             }
         }
         self.unfollow(directory, subject);
@@ -146,7 +112,6 @@ impl<S: Clone + Ord> Watcher<S> {
                 .entry(step.to_owned())
                 .or_default()
                 .insert(subject.clone());
-            self.shared.wanted().paths.insert(step.to_owned());
         }
     }
 
@@ -164,25 +129,37 @@ impl<S: Clone + Ord> Watcher<S> {
 
     /// Waits for the next change. Cancel safe.
     pub(crate) async fn changed(&mut self) -> Change<S> {
-        let mut told = BTreeSet::new();
-        let Some(first) = self.events.recv().await else {
-            return std::future::pending().await;
-        };
-        self.note(&first, &mut told);
-        while let Ok(path) = self.events.try_recv() {
-            self.note(&path, &mut told);
+        loop {
+            let Some(inotify) = &mut self.inotify else {
+                return std::future::pending().await;
+            };
+            let happenings = inotify.happenings().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "inotify cannot be read");
+                vec![Happening::Lost]
+            });
+            if happenings.contains(&Happening::Lost) {
+                tracing::warn!("events were lost, so everything is looked at");
+                self.arm_all();
+                return Change::Everything;
+            }
+            let mut told = BTreeSet::new();
+            for happening in happenings {
+                if let Happening::At(path) = happening {
+                    self.note(&path, &mut told);
+                }
+            }
+            if !told.is_empty() {
+                return Change::Subjects(told);
+            }
         }
-        if self.shared.overflowed.swap(false, Ordering::AcqRel) {
-            tracing::warn!("events were lost, so everything is looked at");
-            self.resync();
-            return Change::Everything;
-        }
-        Change::Subjects(told)
     }
 
     /// Sets right the watches on directories that were replaced without an event, such as by a
     /// mount.
     pub(crate) fn resync(&mut self) {
+        if self.inotify.is_none() {
+            self.inotify = Inotify::new().ok();
+        }
         let stale: Vec<PathBuf> = self
             .directories
             .iter()
@@ -190,6 +167,14 @@ impl<S: Clone + Ord> Watcher<S> {
             .map(|(path, _)| path.clone())
             .collect();
         for directory in stale {
+            self.arm(&directory);
+        }
+    }
+
+    /// Which watches have ended is among what was lost.
+    fn arm_all(&mut self) {
+        let all: Vec<PathBuf> = self.directories.keys().cloned().collect();
+        for directory in all {
             self.arm(&directory);
         }
     }
@@ -210,8 +195,7 @@ impl<S: Clone + Ord> Watcher<S> {
             told.extend(family.iter().cloned());
         }
         // A directory on the way came, went or was replaced: what was watched below it is not
-        // what is there now. The notify crate drops watches by path, so they are set anew even
-        // where the inode number is the same.
+        // what is there now.
         let below: Vec<PathBuf> = self
             .directories
             .range(path.to_owned()..)
@@ -224,7 +208,6 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 
     fn arm(&mut self, directory: &Path) {
-        self.disarm(directory);
         let armed = self.watch(directory);
         if armed == Armed::Refused && self.directories.get(directory) != Some(&Armed::Refused) {
             tracing::warn!(
@@ -239,24 +222,10 @@ impl<S: Clone + Ord> Watcher<S> {
         let Some(inotify) = &mut self.inotify else {
             return Armed::Refused;
         };
-        match inotify.watch(directory, RecursiveMode::NonRecursive) {
+        match inotify.watch(directory) {
             Ok(()) => inode(directory).map_or(Armed::Missing, Armed::Yes),
-            Err(error) => match error.kind {
-                ErrorKind::PathNotFound => Armed::Missing,
-                ErrorKind::Io(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                    Armed::Missing
-                }
-                _ => Armed::Refused,
-            },
-        }
-    }
-
-    fn disarm(&mut self, directory: &Path) {
-        if let Some(inotify) = &mut self.inotify
-            && let Err(error) = inotify.unwatch(directory)
-            && !matches!(error.kind, ErrorKind::WatchNotFound)
-        {
-            tracing::debug!(%error, directory = %directory.display(), "cannot end a watch");
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
+            Err(_) => Armed::Refused,
         }
     }
 }
@@ -277,56 +246,6 @@ fn inode(directory: &Path) -> Option<(u64, u64)> {
     fs::metadata(directory)
         .ok()
         .map(|metadata| (metadata.dev(), metadata.ino()))
-}
-
-impl Shared {
-    /// Called on the notify crate's own thread.
-    fn take(&self, event: notify::Result<notify::Event>, sender: &mpsc::Sender<PathBuf>) {
-        let event = match event {
-            // notify reports opens and closes too, our own included, and writes to any file in
-            // the directory. None of them changes what is at a path.
-            Ok(event)
-                if matches!(
-                    event.kind,
-                    EventKind::Access(_) | EventKind::Modify(ModifyKind::Data(_))
-                ) =>
-            {
-                return;
-            }
-            Ok(event) => event,
-            Err(error) => {
-                tracing::warn!(%error, "inotify failed, so everything is looked at");
-                return self.overflow(sender);
-            }
-        };
-        if event.need_rescan() {
-            return self.overflow(sender);
-        }
-        for path in event.paths {
-            if self.wanted().includes(&path) && sender.try_send(path).is_err() {
-                self.overflowed.store(true, Ordering::Release);
-            }
-        }
-    }
-
-    /// An empty path wakes the reader, who then finds the flag. A full queue wakes it anyway.
-    fn overflow(&self, sender: &mpsc::Sender<PathBuf>) {
-        self.overflowed.store(true, Ordering::Release);
-        if sender.try_send(PathBuf::new()).is_err() {
-            tracing::debug!("the queue of events is full");
-        }
-    }
-
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wanted {
-    fn includes(&self, path: &Path) -> bool {
-        let parent = path.parent();
-        self.paths.contains(path) || parent.is_some_and(|parent| self.parents.contains(parent))
-    }
 }
 
 #[cfg(test)]

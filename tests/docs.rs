@@ -180,3 +180,19 @@ fn the_operating_guide_explains_every_phase() {
         assert!(guide.contains(&row) && machine.contains(&row), "{phase}");
     }
 }
+
+#[test]
+fn the_picture_of_the_demo_shows_its_steps() {
+    let story = include_str!("../examples/demo/story.rs");
+    let picture = include_str!("../docs/demo.svg");
+    let steps: Vec<&str> = story
+        .split(".step(\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    assert!(steps.len() >= 6, "{steps:?}");
+    for (number, step) in (1..).zip(&steps) {
+        let shown = format!("{number}. {step}");
+        assert!(picture.contains(&shown), "not in docs/demo.svg: {shown}");
+    }
+}

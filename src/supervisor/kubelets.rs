@@ -2,14 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
-
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use crate::identity::Identity;
 use crate::kubelet::{Process, Signs};
+use crate::moment::Moment;
 use crate::task::Task;
+
+/// A kubelet looks at its directory once a second: when it has said nothing for longer, it has
+/// been through with what it saw.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Nobody waits for a kubelet to be through with others for longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What is known of kubelets on this node.
 pub(crate) struct Kubelets {
@@ -20,6 +26,8 @@ pub(crate) struct Kubelets {
     running: HashMap<Process, Task>,
     /// The last to speak.
     last: Option<Process>,
+    /// When one began to tell us how registrations went, and when it last did.
+    telling: Option<(Moment, Moment)>,
     directory: PathBuf,
     directory_seen: Option<Directory>,
 }
@@ -46,6 +54,7 @@ impl Kubelets {
             seen,
             running: HashMap::new(),
             last: None,
+            telling: None,
             directory: directory.to_owned(),
             directory_seen: Directory::of(directory),
         }
@@ -82,6 +91,20 @@ impl Kubelets {
         self.last
             .filter(|process| self.running.contains_key(process))
             .map(|process| process.pid)
+    }
+
+    /// A kubelet told how a registration went.
+    pub(crate) fn told(&mut self, now: Moment) {
+        let went_on = self.telling.filter(|(_, last)| now - *last < PAUSE);
+        let since = went_on.map_or(now, |(since, _)| since);
+        self.telling = Some((since, now));
+    }
+
+    /// A kubelet goes through many drivers, and one that it has not called yet may be next: to
+    /// make its link anew would only give the kubelet more to do.
+    pub(crate) fn is_busy(&self, now: Moment) -> bool {
+        self.telling
+            .is_some_and(|(since, last)| now - last < PAUSE && now - since < LONGEST_WAIT)
     }
 
     /// A process spoke to us. `watch` is called for one that is new.
@@ -125,5 +148,25 @@ impl Directory {
             inode: metadata.ino(),
             born: metadata.created().ok(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubelet_is_busy_while_it_tells_without_a_pause_and_not_for_ever() {
+        let mut kubelets = Kubelets::new(Path::new("/nowhere"), Path::new("/nowhere"));
+        let at = |seconds: u64| Moment(seconds * 1000);
+        assert!(!kubelets.is_busy(at(0)));
+        kubelets.told(at(10));
+        assert!(kubelets.is_busy(at(11)) && !kubelets.is_busy(at(12)));
+        for second in 20..=90 {
+            kubelets.told(at(second));
+            assert_eq!(kubelets.is_busy(at(second)), second < 80);
+        }
+        kubelets.told(at(100));
+        assert!(kubelets.is_busy(at(101)));
     }
 }

@@ -261,6 +261,7 @@ impl Supervisor {
         pid: Option<u32>,
         through: Option<Identity>,
     ) {
+        self.kubelets.told(self.now());
         let kubelet = pid.and_then(Process::of);
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
@@ -317,10 +318,11 @@ impl Supervisor {
 
     fn tick(&mut self, id: &DriverId) {
         let kubelet_there = self.kubelets.any();
-        let calling = self
+        let called = self
             .entries
             .get(id)
             .is_some_and(|entry| entry.desk.is_calling());
+        let calling = called || self.kubelets.is_busy(self.now());
         self.apply(
             id,
             Event::Ticked {

@@ -17,6 +17,7 @@ import reloading  # noqa: F401
 import journaling  # noqa: F401
 import directories  # noqa: F401
 import sandbox  # noqa: F401
+import serving  # noqa: F401
 import packages  # noqa: F401
 
 

@@ -30,6 +30,8 @@ pub mod csi;
 mod descriptors;
 mod doctor;
 mod driver;
+#[cfg(test)]
+mod fuzz;
 mod grpc;
 mod http;
 mod identity;

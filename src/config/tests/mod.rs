@@ -1,6 +1,7 @@
 //! A configuration in a directory of its own, and what is asked of it.
 
 mod faults;
+mod fuzz;
 mod layers;
 mod meaning;
 mod random;

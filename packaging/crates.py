@@ -1,0 +1,42 @@
+"""The crates that are linked into the binary, from cargo's own graph."""
+
+import json
+import subprocess
+from pathlib import Path
+
+NAME = "node-storage-driver-registrar"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def cargo(*arguments):
+    return subprocess.run(
+        ["cargo", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+
+
+def tree(target, prefix):
+    """The lines of the tree of what is linked, each with a name and a version."""
+    # Procedural macros run in the compiler; nothing of them is linked. The graph in `cargo
+    # metadata` would do no better: it has the features that only tests ask for.
+    edges = ["--edges", "normal,no-proc-macro", "--target", target]
+    more = ["--prefix", prefix, "--format", " {p}", "--no-dedupe"]
+    return cargo("tree", "--locked", *edges, *more).splitlines()
+
+
+def packages(target):
+    """Everything that cargo knows of, for this target."""
+    arguments = ["--locked", "--format-version", "1", "--filter-platform", target]
+    return json.loads(cargo("metadata", *arguments))["packages"]
+
+
+def linked(target):
+    """The packages that are linked for this target, by name; our own is left out."""
+    names = {tuple(line.split()[:2]) for line in tree(target, "none")}
+    return sorted(
+        (
+            package
+            for package in packages(target)
+            if (package["name"], "v" + package["version"]) in names and package["name"] != NAME
+        ),
+        key=lambda package: (package["name"], package["version"]),
+    )

@@ -1,5 +1,8 @@
 //! The control socket: how client commands speak to the daemon.
 
+#[cfg(test)]
+mod fuzz;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -33,6 +36,8 @@ const LIMITS: Limits = Limits {
 const PACE: Duration = Duration::from_millis(50);
 /// How long a client waits for the daemon to take its connection.
 const CONNECT: Duration = Duration::from_secs(5);
+/// The largest message that is taken from a client: the name of a driver is all that one holds.
+const MESSAGE_LIMIT: usize = 64 * 1024;
 /// A status of a thousand drivers fits.
 const LARGEST_STATUS: usize = 16 * 1024 * 1024;
 
@@ -96,7 +101,8 @@ impl Reception for Front {
             changes: self.changes.clone(),
             busy,
         };
-        (stream, ControlServer::new(session))
+        let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
+        (stream, service)
     }
 }
 

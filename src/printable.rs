@@ -13,15 +13,52 @@ pub(crate) fn printable(text: &str) -> String {
             out.push('…');
             break;
         }
-        // U+2028, U+2029 and the bidirectional controls break or reorder a line without being
-        // control characters to `char::is_control`.
-        if c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+        if garbles(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+/// JSON that says the same, with what would turn or hide text on a terminal escaped. Such
+/// characters stand in strings only.
+pub(crate) fn printable_json(json: String) -> String {
+    let is_plain = |c: char| c == '\n' || !garbles(c);
+    if json.chars().all(is_plain) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_plain(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    out
+}
+
+/// Whether a character breaks, reorders or hides what is around it on a line: the controls, and
+/// what is none to `char::is_control`, such as U+2028, the bidirectional marks and those without
+/// any width.
+pub(crate) fn garbles(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -39,6 +76,31 @@ mod tests {
             printable("a\nb\u{1b}[31m\u{202e}"),
             "a\\nb\\u{1b}[31m\\u{202e}"
         );
+    }
+
+    #[test]
+    fn escapes_marks_that_turn_or_hide_text() {
+        for mark in [
+            "\u{61c}",
+            "\u{200b}",
+            "\u{200f}",
+            "\u{2066}",
+            "\u{feff}",
+            "\u{e0041}",
+        ] {
+            assert!(
+                printable(&format!("a{mark}b")).starts_with("a\\u{"),
+                "{mark:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn json_says_the_same_without_them() {
+        let words = ["plain é", "a\u{202e}b\n", "\u{e0041}\u{7f}"];
+        let json = printable_json(serde_json::to_string_pretty(&words).unwrap());
+        assert!(!json.contains(|c| c != '\n' && garbles(c)), "{json}");
+        assert_eq!(serde_json::from_str::<[String; 3]>(&json).unwrap(), words);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use thiserror::Error;
 
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
@@ -88,6 +88,8 @@ impl RuntimeDir {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // A link here would have us cut the file that it points to.
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&lock)
             .map_err(failed)?;
         let mut held = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

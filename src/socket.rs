@@ -3,16 +3,21 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, socket,
+};
+use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
 
 /// Temporary names of ours start so.
 pub(crate) const STAGED: &str = ".nr";
+
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 1024;
 
 /// What a connect() to a path met.
 #[derive(Debug)]
@@ -62,9 +67,7 @@ impl Staged {
             listener: None,
             path: staging(directory),
         };
-        // The socket is useless to others even before the mode is set: each caller is checked.
-        staged.listener = Some(UnixListener::bind(&staged.path)?);
-        fs::set_permissions(&staged.path, fs::Permissions::from_mode(0o600))?;
+        staged.listener = Some(listen(&staged.path)?);
         Ok(staged)
     }
 
@@ -89,6 +92,17 @@ impl Drop for Staged {
     }
 }
 
+/// The file gets the mode of the socket itself, so that it never has a wider one, and no path is
+/// followed to narrow it (unix(7) does not tell; Linux has always done so).
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+    nix::sys::socket::listen(&fd, Backlog::new(BACKLOG)?)?;
+    UnixListener::from_std(fd.into())
+}
+
 /// A temporary path in `directory`. Its name is as short as the shortest that it can be renamed
 /// to (`x-reg.sock`): the path of a socket is bound to be short.
 pub(crate) fn staging(directory: &Path) -> PathBuf {
@@ -99,6 +113,7 @@ pub(crate) fn staging(directory: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener as StdListener;
 
     use super::*;

@@ -1,11 +1,16 @@
 //! What must survive us: state.json. It is trusted only when it is whole, ours and of this boot.
 
+#[cfg(test)]
+mod fuzz;
+
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
+use nix::unistd::{Uid, geteuid};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -37,6 +42,8 @@ struct Header {
 enum Distrust {
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] io::Error),
+    #[error("it may be somebody else's: uid {owner}, mode {mode:04o}")]
+    Foreign { owner: u32, mode: u32 },
     #[error("it is torn or not ours: {0}")]
     Torn(#[from] serde_json::Error),
     #[error("it has format {0}, which is newer than {FORMAT}")]
@@ -72,7 +79,21 @@ impl State {
     }
 
     fn read(path: &Path) -> Result<State, Distrust> {
-        let text = fs::read(path)?;
+        // Neither a link nor a pipe that nobody writes to is followed or waited for.
+        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(path)?;
+        let found = file.metadata()?;
+        if !is_own(found.uid(), found.mode(), geteuid()) {
+            return Err(Distrust::Foreign {
+                owner: found.uid(),
+                mode: found.mode() & 0o7777,
+            });
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
         let Header { format } = serde_json::from_slice(&text)?;
         if format > FORMAT {
             return Err(Distrust::Newer(format));
@@ -87,15 +108,29 @@ impl State {
     /// Writes the file anew. A reader, or we after a crash, sees the old one or the new one.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let staged = staged(path);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&staged)?;
+        let mut file = match create(&staged) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&staged)?;
+                create(&staged)?
+            }
+            created => created?,
+        };
         file.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(&staged, path)
     }
+}
+
+/// Whether nobody but root and we can have written a file. The directory may be one that others can
+/// write to, such as a volume of a pod.
+fn is_own(owner: u32, mode: u32, ours: Uid) -> bool {
+    (owner == 0 || owner == ours.as_raw()) && mode & 0o022 == 0
+}
+
+/// A file of our own making: what somebody else has put there, such as a link to a file that only
+/// root may write, is not written to.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn staged(path: &Path) -> PathBuf {

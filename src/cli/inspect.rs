@@ -17,7 +17,7 @@ use crate::csi::rules::Breach;
 use crate::link::layout::Layout;
 use crate::metrics::Operations;
 use crate::name::DriverName;
-use crate::printable::printable;
+use crate::printable::{printable, printable_json};
 use crate::status::paint::{Paint, Tone};
 
 /// What is printed as JSON.
@@ -51,7 +51,7 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
                 usable: seen.is_usable(),
                 inspection: &seen,
             };
-            serde_json::to_string_pretty(&report).map_err(failed)?
+            printable_json(serde_json::to_string_pretty(&report).map_err(failed)?)
         } else {
             text(&seen, screen.paint())
         };

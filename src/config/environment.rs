@@ -9,6 +9,7 @@ use super::error::Problem;
 use super::layer::Layer;
 use super::literal;
 use super::origin::Origin;
+use crate::printable::printable;
 
 const PREFIX: &str = "NSDR_";
 const BETWEEN: &str = "__";
@@ -38,7 +39,7 @@ pub(super) fn layers(environment: &[(OsString, OsString)]) -> (Vec<Layer>, Vec<P
 fn layer(name: &OsStr, value: &OsStr) -> Result<Layer, Problem> {
     let shown = || literal::string(&value.to_string_lossy());
     let (Some(utf8_name), Some(text)) = (name.to_str(), value.to_str()) else {
-        let name = name.to_string_lossy().into_owned();
+        let name = printable(&name.to_string_lossy());
         return Err(Problem::VariableNotUtf8 {
             name,
             value: shown(),
@@ -59,7 +60,7 @@ fn layer(name: &OsStr, value: &OsStr) -> Result<Layer, Problem> {
     let path: Vec<&str> = key.split(BETWEEN).collect();
     if path.first() == Some(&"drivers") {
         return Err(Problem::VariableForDriver {
-            name: utf8_name.to_owned(),
+            name: printable(utf8_name),
             value: shown(),
         });
     }

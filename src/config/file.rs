@@ -11,6 +11,7 @@ use figment::value::Dict;
 use super::error::Problem;
 use super::layer::Layer;
 use super::origin::Origin;
+use crate::printable::printable;
 
 const DROP_INS: &str = "config.d";
 
@@ -106,7 +107,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Dict, Problem> {
         let at = error.span().map_or(0, |span| span.start.min(bytes.len()));
         let (line, column) = place(&bytes[..at]);
         // The parser's message has a line for what it found and one for what it wanted.
-        let message = error.message().trim().replace('\n', ", ");
+        let message = printable(&error.message().trim().replace('\n', ", "));
         Problem::Syntax {
             path: path.to_owned(),
             line,

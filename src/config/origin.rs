@@ -10,6 +10,7 @@ use figment::value::{Dict, Value};
 use super::error::Problem;
 use super::key::Key;
 use super::layer::Layer;
+use crate::printable::printable;
 
 /// One place that values come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl fmt::Display for Origin {
         match self {
             Self::BuiltIn => f.write_str("built-in default"),
             Self::File(path) => path.display().fmt(f),
-            Self::Variable(name) => write!(f, "environment variable {name}"),
+            Self::Variable(name) => write!(f, "environment variable {}", printable(name)),
             Self::Flag(name) => write!(f, "flag {name}"),
         }
     }

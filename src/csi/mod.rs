@@ -3,6 +3,8 @@
 pub mod answer;
 pub(crate) mod contact;
 pub(crate) mod exposure;
+#[cfg(test)]
+mod fuzz;
 pub(crate) mod inquiry;
 pub(crate) mod inspection;
 pub(crate) mod rules;

@@ -16,6 +16,8 @@ use tokio::net::UnixStream;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
+use crate::printable::printable;
+
 /// What a client sends as `:authority`; a Unix socket has no better name.
 const ORIGIN: &str = "http://localhost";
 
@@ -46,8 +48,14 @@ pub(crate) type Ended = Pin<Box<dyn Future<Output = Result<(), Broken>> + Send>>
 
 /// Why a connection broke: what hyper says, and what HTTP/2 below it says.
 #[derive(Debug, Error)]
-#[error("{}{}", .0, .0.source().map(|cause| format!(": {cause}")).unwrap_or_default())]
+#[error("{}", words(.0))]
 pub(crate) struct Broken(hyper::Error);
+
+/// What HTTP/2 says may be up to 16 KiB of the other side's own words: those of its GOAWAY.
+fn words(error: &hyper::Error) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    printable(&format!("{error}{}", cause.unwrap_or_default()))
+}
 
 /// Connects to the socket at `path`. The caller sets the deadline.
 pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectError> {

@@ -1,8 +1,11 @@
 //! Accepts connections on a Unix socket and serves each with a gRPC service of its own.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -14,7 +17,7 @@ use nix::unistd::{Uid, getuid};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
 use tonic::codegen::Service;
@@ -46,10 +49,18 @@ impl Peer {
     }
 }
 
+/// While all places are taken, one that has asked nothing for so long makes room. Whoever means to
+/// ask has done so by then.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How many of those make room at a time when there are no descriptors left.
+const RETURNED: usize = 64;
+
 /// How much a socket bears from those who may call it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Connections open at one time.
+    /// Connections open at one time. When there are as many, those that have asked nothing make
+    /// room, and those that have are kept.
     pub(crate) connections: usize,
     /// A connection that has not asked anything yet is closed after this.
     pub(crate) first: Duration,
@@ -70,12 +81,69 @@ pub(crate) trait Reception: Send + Sync + 'static {
 }
 
 /// Told by the service that its connection is in use.
-#[derive(Clone, Debug)]
-pub(crate) struct Busy(Arc<tokio::sync::Notify>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy(Arc<Usage>);
+
+#[derive(Debug, Default)]
+struct Usage {
+    touched: tokio::sync::Notify,
+    asked: AtomicBool,
+}
 
 impl Busy {
     pub(crate) fn touch(&self) {
-        self.0.notify_one();
+        self.0.asked.store(true, Ordering::Relaxed);
+        self.0.touched.notify_one();
+    }
+
+    fn has_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Crowd {
+    tasks: JoinSet<()>,
+    /// Those that had not asked anything when the last one came, the oldest first.
+    silent: VecDeque<Silent>,
+}
+
+struct Silent {
+    since: Instant,
+    busy: Busy,
+    task: AbortHandle,
+}
+
+impl Crowd {
+    fn join(&mut self, conversation: impl Future<Output = ()> + Send + 'static, busy: Busy) {
+        self.forget_those_who_spoke();
+        let task = self.tasks.spawn(conversation);
+        self.silent.push_back(Silent {
+            since: Instant::now(),
+            busy,
+            task,
+        });
+    }
+
+    fn forget_those_who_spoke(&mut self) {
+        let is_silent = |one: &Silent| !one.task.is_finished() && !one.busy.has_asked();
+        self.silent.retain(is_silent);
+    }
+
+    /// When one more that has said nothing may be closed; never while all have asked something.
+    fn patience_ends(&mut self) -> Option<Instant> {
+        self.forget_those_who_spoke();
+        self.silent.front().map(|oldest| oldest.since + GRACE)
+    }
+
+    fn close_the_oldest_silent(&mut self) {
+        if let Some(oldest) = self.silent.pop_front()
+            && !oldest.busy.has_asked()
+        {
+            tracing::debug!("closed a connection that asked nothing, for all places are taken");
+            oldest.task.abort();
+        }
     }
 }
 
@@ -86,26 +154,39 @@ pub(crate) async fn serve<R: Reception>(
     reception: R,
     mut retired: oneshot::Receiver<()>,
 ) {
-    let mut connections = JoinSet::new();
+    let mut crowd = Crowd::default();
     loop {
+        let is_full = crowd.tasks.len() >= limits.connections;
+        let patience_ends = if is_full { crowd.patience_ends() } else { None };
         tokio::select! {
             _ = &mut retired => break,
-            accepted = listener.accept(), if connections.len() < limits.connections => match accepted {
-                Ok((stream, _)) => receive(stream, limits, &reception, &mut connections),
+            () = until(patience_ends), if is_full => crowd.close_the_oldest_silent(),
+            accepted = listener.accept(), if !is_full => match accepted {
+                Ok((stream, _)) => receive(stream, limits, &reception, &mut crowd),
                 Err(error) => {
                     // EMFILE and its kin pass by themselves; without a pause this loop would spin.
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    tokio::time::sleep(GRACE).await;
+                    // Those who hold descriptors for nothing give them back.
+                    crowd.forget_those_who_spoke();
+                    (0..RETURNED).for_each(|_| crowd.close_the_oldest_silent());
                 }
             },
-            Some(ended) = connections.join_next(), if !connections.is_empty() => {
+            Some(ended) = crowd.tasks.join_next(), if !crowd.tasks.is_empty() => {
                 note(ended);
             }
         }
     }
     drop(listener);
-    while let Some(ended) = connections.join_next().await {
+    while let Some(ended) = crowd.tasks.join_next().await {
         note(ended);
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -117,17 +198,12 @@ fn note(ended: Result<(), JoinError>) {
     }
 }
 
-fn receive<R: Reception>(
-    stream: UnixStream,
-    limits: Limits,
-    reception: &R,
-    connections: &mut JoinSet<()>,
-) {
+fn receive<R: Reception>(stream: UnixStream, limits: Limits, reception: &R, crowd: &mut Crowd) {
     match Peer::of(&stream) {
         Ok(peer) if peer.is_trusted() => {
-            let touched = Arc::new(tokio::sync::Notify::new());
-            let (io, service) = reception.receive(stream, peer, Busy(touched.clone()));
-            connections.spawn(converse(io, service, touched, limits));
+            let busy = Busy::default();
+            let (io, service) = reception.receive(stream, peer, busy.clone());
+            crowd.join(converse(io, service, busy.clone(), limits), busy);
         }
         Ok(peer) => tracing::warn!(
             pid = peer.pid,
@@ -138,7 +214,7 @@ fn receive<R: Reception>(
     }
 }
 
-async fn converse<I, S>(io: I, service: S, touched: Arc<tokio::sync::Notify>, limits: Limits)
+async fn converse<I, S>(io: I, service: S, busy: Busy, limits: Limits)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
@@ -157,7 +233,7 @@ where
         ended = connection => if let Err(error) = ended {
             tracing::debug!(%error, "connection ended with an error");
         },
-        () = idled(&touched, limits) => tracing::debug!("closed a connection that asked nothing"),
+        () = idled(&busy.0.touched, limits) => tracing::debug!("closed a connection that asked nothing"),
     }
 }
 

@@ -63,7 +63,7 @@ impl Connections {
 
 /// Answers one request. A connection is not kept for a second one: a scrape is rare, and what is
 /// closed need not be watched.
-async fn answer(stream: Box<dyn Stream>, pages: Pages) {
+pub(super) async fn answer(stream: Box<dyn Stream>, pages: Pages) {
     let service = service_fn(move |request: Request<Incoming>| {
         let pages = pages.clone();
         async move { Ok::<_, Infallible>(pages.answer(request.method(), request.uri().path()).await) }

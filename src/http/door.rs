@@ -1,12 +1,14 @@
 //! Where HTTP listens: an address or a Unix socket.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -76,7 +78,7 @@ impl Door {
             // A directory that is missing is a mistake rather than a wish.
             borrowed: true,
         };
-        let (listener, _) =
+        let (listener, bound) =
             place
                 .listen(None, OnLiveOwner::Wait)
                 .map_err(|obstacle| match obstacle {
@@ -87,11 +89,9 @@ impl Door {
                     )),
                     other => other,
                 })?;
-        let open = fs::set_permissions(path, fs::Permissions::from_mode(MODE));
-        let identity = open.and_then(|()| Identity::of(path));
         Ok(Door::Unix {
             listener,
-            identity: identity.map_err(|source| DoorError::Mode {
+            identity: open_to_all(path, &bound).map_err(|source| DoorError::Mode {
                 path: path.to_owned(),
                 source,
             })?,
@@ -105,6 +105,23 @@ impl Door {
             Door::Unix { listener, .. } => Box::new(listener.accept().await?.0),
         })
     }
+}
+
+/// Sets the mode of the very socket that was bound. By its path it could be that of another file:
+/// who may write to the directory could have put a link there meanwhile.
+fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
+    let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
+    let socket = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let identity = || Ok(Identity::from_parts(&socket.metadata()?, None));
+    if !identity()?.is_same_inode(bound) {
+        return Err(io::Error::other("another file has taken its place"));
+    }
+    let itself = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    fs::set_permissions(itself, fs::Permissions::from_mode(MODE))?;
+    identity()
 }
 
 /// RestrictAddressFamilies= makes socket() fail with EAFNOSUPPORT, SocketBindDeny= makes bind() fail
@@ -140,6 +157,24 @@ impl fmt::Display for Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_in_the_sockets_place_does_not_open_another_file_to_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("http.sock");
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let bound = Identity::of(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert!(open_to_all(&path, &bound).unwrap().is_same_inode(&bound));
+        assert_eq!(mode(&path), MODE);
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        assert!(open_to_all(&path, &bound).is_err());
+        assert_eq!(mode(&secret), 0o600);
+    }
 
     #[test]
     fn what_the_sandbox_forbids_names_the_drop_in_and_nothing_else_does() {

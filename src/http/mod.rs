@@ -2,6 +2,8 @@
 
 mod connection;
 mod door;
+#[cfg(test)]
+mod fuzz;
 mod landing;
 mod page;
 

@@ -11,6 +11,7 @@ pub(crate) use self::table::table;
 pub(crate) use self::wrap::wrap;
 
 use crate::driver::phase::Phase;
+use crate::printable::printable_json;
 use crate::proto::control::Status;
 
 /// What a terminal is taken to have when nobody says otherwise.
@@ -18,7 +19,7 @@ pub(crate) const WIDTH: usize = 80;
 
 /// The JSON of `status --json`, on one line.
 pub(crate) fn json(status: &Status) -> Result<String, serde_json::Error> {
-    serde_json::to_string(status)
+    serde_json::to_string(status).map(printable_json)
 }
 
 /// Every driver is registered.

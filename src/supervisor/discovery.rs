@@ -10,6 +10,7 @@ use super::schedule::Schedule;
 use super::{DriverId, Subject, Supervisor};
 use crate::config::Settings;
 use crate::driver::Record;
+use crate::printable::garbles;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
 /// late mount takes less.
@@ -220,7 +221,7 @@ fn is_there(socket: &Path) -> bool {
 
 /// A shell's `*` passes over hidden names. What would garble a log is no id either.
 fn is_id(name: &str) -> bool {
-    !name.starts_with('.') && !name.contains(char::is_control)
+    !name.starts_with('.') && !name.contains(garbles)
 }
 
 /// The names of all directories in plugins_dir. One that is missing has none.
@@ -289,6 +290,6 @@ mod tests {
     #[test]
     fn hidden_names_and_names_that_garble_a_log_are_no_ids() {
         assert!(is_id("nfs.csi.k8s.io") && is_id("a b"));
-        assert!(!is_id(".staging") && !is_id("a\nb"));
+        assert!(!is_id(".staging") && !is_id("a\nb") && !is_id("a\u{202e}b"));
     }
 }

@@ -45,6 +45,8 @@ use crate::registration::desk::{Call, Outcome};
 use crate::systemd::notifier::Notifier;
 use crate::watch::{Change, Watcher};
 
+/// How soon systemd is told again what it had no room for: many units start with us at a boot.
+const TELL_AGAIN: Duration = Duration::from_millis(50);
 /// The slow look at everything, for what inotify cannot see.
 const RESYNC: Duration = Duration::from_secs(30);
 /// The same where inotify has no watch for us.
@@ -368,7 +370,8 @@ impl Supervisor {
         let readiness =
             (!self.ready).then(|| Moment::default() + self.settings.service.ready_timeout);
         let departure = self.discovery.departures.next();
-        [self.schedule.next(), departure, readiness]
+        let notice = self.notifier.owes().then(|| self.now() + TELL_AGAIN);
+        [self.schedule.next(), departure, readiness, notice]
             .into_iter()
             .flatten()
             .fold(self.next_resync, Moment::min)

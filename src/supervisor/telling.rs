@@ -26,6 +26,7 @@ impl Supervisor {
             self.notifier.ready(&self.status_line());
             self.changed = true;
         }
+        self.notifier.settle();
         if std::mem::take(&mut self.changed) {
             self.notifier.status(&self.status_line());
             self.changes.send_modify(|count| *count += 1);

@@ -4,6 +4,9 @@
 //! shutdown. Two kinds of calls with string and integer arguments are all that is needed; a D-Bus
 //! library would be a third of the binary.
 
+#[cfg(test)]
+mod fuzz;
+
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-const PRIVATE_SOCKET: &str = "/run/systemd/private";
+pub(super) const PRIVATE_SOCKET: &str = "/run/systemd/private";
 const LARGEST_REPLY: usize = 64 * 1024;
 /// Fixed part of a message's head.
 const HEAD: usize = 16;
@@ -59,11 +62,7 @@ struct Call<'a> {
 }
 
 impl Bus {
-    pub(crate) async fn connect() -> Result<Bus, BusError> {
-        Bus::connect_to(Path::new(PRIVATE_SOCKET)).await
-    }
-
-    async fn connect_to(path: &Path) -> Result<Bus, BusError> {
+    pub(crate) async fn connect(path: &Path) -> Result<Bus, BusError> {
         let mut stream = UnixStream::connect(path).await?;
         let uid: String = getuid()
             .to_string()
@@ -336,7 +335,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("private");
         tokio::spawn(systemd(UnixListener::bind(&path).unwrap(), replies));
-        Bus::connect_to(&path).await.unwrap()
+        Bus::connect(&path).await.unwrap()
     }
 
     fn text(value: &str) -> Vec<u8> {
@@ -408,7 +407,7 @@ mod tests {
                 .await
                 .unwrap();
         });
-        let mut bus = Bus::connect_to(&path).await.unwrap();
+        let mut bus = Bus::connect(&path).await.unwrap();
         assert_eq!(bus.unit_of(1).await.unwrap(), "/unit");
     }
 

@@ -1,13 +1,32 @@
 //! What systemd is told: readiness, a line of truth, life signs.
+//!
+//! It is never waited for. A systemd that hangs no longer empties its socket, and a send that
+//! blocks would take the kubelet's answers down with it.
 
+use std::env;
+use std::fmt::Write;
+use std::io;
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+
+use crate::printable::printable;
 
 /// The channel to systemd. Without one, everything here does nothing.
 pub(crate) struct Notifier {
     status: String,
     watchdog: Option<Duration>,
+    owed: Owed,
+}
+
+/// What systemd has not heard yet, because it had no room for it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owed {
+    Nothing,
+    Status,
+    /// That we are ready, and the status with it.
+    Ready,
 }
 
 impl Notifier {
@@ -15,6 +34,7 @@ impl Notifier {
         Notifier {
             status: String::new(),
             watchdog: sd_notify::watchdog_enabled(),
+            owed: Owed::Nothing,
         }
     }
 
@@ -24,23 +44,44 @@ impl Notifier {
     }
 
     pub(crate) fn ready(&mut self, status: &str) {
-        self.status = status.to_owned();
-        send(&[NotifyState::Ready, NotifyState::Status(status)]);
+        self.status = printable(status);
+        self.owed = Owed::Ready;
+        self.settle();
+    }
+
+    /// There is something that systemd has not heard yet.
+    pub(crate) fn owes(&self) -> bool {
+        self.owed != Owed::Nothing
+    }
+
+    /// Says what systemd has not heard yet.
+    pub(crate) fn settle(&mut self) {
+        let status = NotifyState::Status(&self.status);
+        let told = match self.owed {
+            Owed::Nothing => return,
+            Owed::Status => send(&[status]),
+            Owed::Ready => send(&[NotifyState::Ready, status]),
+        };
+        if told != Told::NoRoom {
+            self.owed = Owed::Nothing;
+        }
     }
 
     /// From 253 on systemd wants to know since when; older ones pass over that line.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(since) => send(&[NotifyState::Reloading, since]),
+            Ok(since) => drop(send(&[NotifyState::Reloading, since])),
             Err(error) => tracing::debug!(%error, "the clock cannot be read"),
         }
     }
 
-    /// Says how things are, when that has changed.
+    /// Says how things are, when that has changed: on one line, whatever a driver has said.
     pub(crate) fn status(&mut self, status: &str) {
+        let status = printable(status);
         if self.status != status {
-            self.status = status.to_owned();
-            send(&[NotifyState::Status(status)]);
+            self.status = status;
+            self.owed = self.owed.max(Owed::Status);
+            self.settle();
         }
     }
 
@@ -63,8 +104,38 @@ impl Notifier {
     }
 }
 
-fn send(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "systemd could not be told");
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Done,
+    /// systemd has not read what it was told before.
+    NoRoom,
+}
+
+fn send(states: &[NotifyState<'_>]) -> Told {
+    match deliver(states) {
+        Ok(()) => Told::Done,
+        Err(error) => {
+            tracing::debug!(%error, "systemd could not be told");
+            if error.kind() == io::ErrorKind::WouldBlock {
+                Told::NoRoom
+            } else {
+                Told::Done
+            }
+        }
     }
+}
+
+/// As sd_notify::notify, which would wait for room.
+fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
+    let mut message = String::new();
+    for state in states {
+        writeln!(message, "{state}").map_err(io::Error::other)?;
+    }
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect(path)?;
+    socket.send(message.as_bytes()).map(drop)
 }

@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use bed::driver::{Answer, Call, Listening};
-use bed::{Behaviour, Layout, eventually, never};
+use bed::{Behaviour, Layout, Stranger, eventually, never};
 use tonic::Code;
 
 use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing};
-use crate::stranger::Stranger;
 
 /// Bad answers are asked for again within this, so that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\n";

@@ -17,7 +17,6 @@ mod rivals;
 mod scene;
 mod several;
 mod stopping;
-mod stranger;
 mod systemd;
 mod wire;
 

@@ -5,10 +5,9 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use bed::{FakeDriver, Layout, stays};
+use bed::{FakeDriver, Layout, Stranger, stays};
 
 use crate::scene::{A_WHILE, NAME, Scene, TAKE_OVER, in_both_layouts, is_alive, is_nothing};
-use crate::stranger::Stranger;
 
 /// The two places that are ours.
 const PLACES: [fn(&Scene) -> PathBuf; 2] = [

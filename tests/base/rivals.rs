@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bed::kubelet::Counts;
-use bed::{FakeDriver, Layout, eventually};
+use bed::{FakeDriver, Layout, Stranger, eventually};
 
 use crate::scene::{NAME, SOON, Scene, TAKE_OVER, in_both_layouts, is_alive};
-use crate::stranger::Stranger;
 
 /// How often the rival strikes: what was there, three that came back at once, and two that came
 /// after 1 s and 2 s. The next comes after 4 s.

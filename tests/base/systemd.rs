@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bed::{Behaviour, Layout, NotifySocket, eventually, never};
+use bed::{Behaviour, Layout, NotifySocket, Stranger, eventually, never};
 
 use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene};
-use crate::stranger::Stranger;
 
 /// A scene that systemd would run, with this `[service]` table; not started yet.
 fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {

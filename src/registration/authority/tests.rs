@@ -3,6 +3,7 @@
 mod answers;
 mod client;
 mod follows;
+mod fuzz;
 mod reads;
 mod refuses;
 mod server;

@@ -8,6 +8,7 @@
 //! - [`kubelet`]: a kubelet of a chosen release, in this process or in one of its own
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
 //! - [`Registrar`]: the real binary, run as a process
+//! - [`Stranger`]: somebody on a socket who does not speak gRPC
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
 //! - [`wire`]: a kubelet's calls, one at a time and by hand
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping
@@ -22,6 +23,7 @@ pub mod proto;
 pub mod registrar;
 pub mod sidecar;
 pub mod status;
+pub mod stranger;
 pub mod wire;
 mod worker;
 
@@ -33,3 +35,4 @@ pub use notify_socket::NotifySocket;
 pub use registrar::Registrar;
 pub use sidecar::Sidecar;
 pub use status::{DriverStatus, Status};
+pub use stranger::Stranger;

@@ -46,7 +46,7 @@ impl Behaving {
             Answer::Works => Ok(()),
             Answer::FailsFor(time, _) if self.since.elapsed() >= time => Ok(()),
             Answer::Fails(code) | Answer::FailsFor(_, code) => {
-                Err(Status::new(code, "the fake driver was told to fail"))
+                Err(Status::new(code, self.behaviour.complaint.clone()))
             }
         }
     }

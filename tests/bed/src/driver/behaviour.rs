@@ -24,6 +24,8 @@ pub struct Behaviour {
     pub get_plugin_info: Answer,
     /// Whether NodeGetInfo works.
     pub node_get_info: Answer,
+    /// The words of a call that fails.
+    pub complaint: String,
     /// Calls that are taken and never answered.
     pub hangs: BTreeSet<Call>,
     /// A pause before each answer.
@@ -44,6 +46,7 @@ impl Behaviour {
             probe: Probe::Ready,
             get_plugin_info: Answer::Works,
             node_get_info: Answer::Works,
+            complaint: "the fake driver was told to fail".to_owned(),
             hangs: BTreeSet::new(),
             delay: Duration::ZERO,
             listening: Listening::Speaks,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sys::socket::{Shutdown, shutdown};
 
 /// Listens until it is dropped; its socket file stays behind, as after a kill.
-pub(crate) struct Stranger {
+pub struct Stranger {
     listener: UnixListener,
     ended: Arc<AtomicBool>,
     met: Arc<AtomicUsize>,
@@ -21,24 +21,24 @@ pub(crate) struct Stranger {
 
 impl Stranger {
     /// Takes every connection and keeps it open, without a word.
-    pub(crate) fn silent(path: &Path) -> Stranger {
+    pub fn silent(path: &Path) -> Stranger {
         Stranger::listen(path, Some)
     }
 
     /// Closes every connection at once.
-    pub(crate) fn curt(path: &Path) -> Stranger {
+    pub fn curt(path: &Path) -> Stranger {
         Stranger::listen(path, |_| None)
     }
 
     /// Says this on every connection, and keeps it open.
-    pub(crate) fn saying(path: &Path, words: &'static [u8]) -> Stranger {
+    pub fn saying(path: &Path, words: &'static [u8]) -> Stranger {
         Stranger::listen(path, move |mut stream| {
             stream.write_all(words).ok().map(|()| stream)
         })
     }
 
-    /// Says this for ever.
-    pub(crate) fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> Stranger {
+    /// Says `start`, and then `again` for ever.
+    pub fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> Stranger {
         Stranger::listen(path, move |mut stream| {
             thread::spawn(move || {
                 let mut said = stream.write_all(start);
@@ -50,8 +50,24 @@ impl Stranger {
         })
     }
 
+    /// Says this on every connection, a byte at a time, and closes when it is through.
+    pub fn dripping(path: &Path, words: &'static [u8], pause: Duration) -> Stranger {
+        Stranger::listen(path, move |mut stream| {
+            thread::spawn(move || {
+                let mut bytes = words.chunks(1);
+                while bytes
+                    .next()
+                    .is_some_and(|byte| stream.write_all(byte).is_ok())
+                {
+                    thread::sleep(pause);
+                }
+            });
+            None
+        })
+    }
+
     /// Passes everything on to `behind`, and hangs up soon after the first bytes came back.
-    pub(crate) fn fickle(path: &Path, behind: PathBuf) -> Stranger {
+    pub fn fickle(path: &Path, behind: PathBuf) -> Stranger {
         Stranger::listen(path, move |stream| {
             let behind = UnixStream::connect(&behind).unwrap();
             thread::spawn(move || {
@@ -71,7 +87,7 @@ impl Stranger {
     }
 
     /// How many connections came so far.
-    pub(crate) fn met(&self) -> usize {
+    pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
 

@@ -119,6 +119,7 @@ fn every_link_in_the_readme_and_the_docs_leads_somewhere() {
         "docs/fleet.md",
         "docs/moving.md",
         "docs/operating.md",
+        "docs/performance.md",
         "docs/scale.md",
         "docs/security.md",
         "docs/state-machine.md",
@@ -194,5 +195,30 @@ fn the_picture_of_the_demo_shows_its_steps() {
     for (number, step) in (1..).zip(&steps) {
         let shown = format!("{number}. {step}");
         assert!(picture.contains(&shown), "not in docs/demo.svg: {shown}");
+    }
+}
+
+#[test]
+fn every_figure_of_the_benchmark_is_in_the_table_and_explained() {
+    let page = include_str!("../docs/performance.md");
+    let source = include_str!("../benches/figures/figure.rs");
+    let quoted = |key: &str| -> Vec<&str> {
+        let values = source.split(key).skip(1);
+        values.filter_map(|rest| rest.split('"').next()).collect()
+    };
+    let figures = quoted("words: \"");
+    assert!(figures.len() >= 14, "{figures:?}");
+    for words in figures {
+        assert!(page.contains(&format!("\n| {words} | ")), "{words}");
+    }
+    let explained = |name: &str| page.contains(&format!("\n| `{name}` | "));
+    let names: Vec<&str> = source
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Row::")?.split_once(" => \""))
+        .filter_map(|(_, name)| name.strip_suffix("\","))
+        .collect();
+    assert_eq!(names.len(), 9, "{names:?}");
+    for name in names {
+        assert!(explained(name), "--only {name}");
     }
 }

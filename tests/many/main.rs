@@ -1,7 +1,6 @@
 //! Any number of drivers, found by themselves, and the move from node-driver-registrar.
 //!
-//! The real binary on real sockets. `LONG=1` adds the thousand drivers to the table of scale;
-//! `UPDATE_DOCS=1` writes that table into docs/scale.md.
+//! The real binary on real sockets. `LONG=1` adds the thousand drivers to what is ignored by default.
 
 #![allow(
     clippy::unwrap_used,

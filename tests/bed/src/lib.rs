@@ -10,29 +10,37 @@
 //! - [`Registrar`]: the real binary, run as a process
 //! - [`Stranger`]: somebody on a socket who does not speak gRPC
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
-//! - [`wire`]: a kubelet's calls, one at a time and by hand
+//! - [`SidecarProcess`]: node-driver-registrar itself, or what takes its flags, as a process
+//! - [`Footprint`]: what a process costs
+//! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping
 
 mod channel;
+pub mod crowd;
 pub mod driver;
 pub mod eventually;
+pub mod footprint;
 pub mod kubelet;
 pub mod node;
 pub mod notify_socket;
 pub mod proto;
 pub mod registrar;
 pub mod sidecar;
+pub mod sidecar_process;
 pub mod status;
 pub mod stranger;
 pub mod wire;
 mod worker;
 
+pub use crowd::{Crowd, Turn};
 pub use driver::{Behaviour, FakeDriver};
 pub use eventually::{eventually, never, stays};
+pub use footprint::Footprint;
 pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing};
 pub use node::{Layout, Node};
 pub use notify_socket::NotifySocket;
 pub use registrar::Registrar;
 pub use sidecar::Sidecar;
+pub use sidecar_process::SidecarProcess;
 pub use status::{DriverStatus, Status};
 pub use stranger::Stranger;

@@ -37,9 +37,15 @@ impl Node {
     /// left to those who make them in life.
     pub fn with_layout(layout: Layout) -> Self {
         // Not $TMPDIR: a socket's path may have 107 bytes, and driver names want most of them.
+        Self::below(Path::new("/tmp"), layout)
+    }
+
+    /// The same below another directory than /tmp. The registrar watches every directory on the
+    /// way, and whatever somebody else does there wakes it.
+    pub fn below(base: &Path, layout: Layout) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("nsdr-")
-            .tempdir_in("/tmp")
+            .tempdir_in(base)
             .unwrap();
         let node = Self { dir, layout };
         for dir in [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::eventually::eventually;
+use crate::footprint::Footprint;
 use crate::node::Node;
 use crate::status::{DriverStatus, Status};
 
@@ -190,27 +191,30 @@ impl Registrar {
             .unwrap()
     }
 
+    /// What it costs while it runs.
+    #[track_caller]
+    pub fn footprint(&self) -> Footprint {
+        Footprint::of(self.pid())
+    }
+
     /// Resident memory in KiB.
     pub fn rss_kb(&self) -> u64 {
-        self.proc_status("VmRSS:")
+        self.footprint().rss_kb()
     }
 
     /// Threads of the process.
     pub fn thread_count(&self) -> u64 {
-        self.proc_status("Threads:")
+        self.footprint().thread_count()
     }
 
     /// Open file descriptors.
     pub fn fd_count(&self) -> usize {
-        fs::read_dir(self.proc("fd")).unwrap().count()
+        self.footprint().fd_count()
     }
 
     /// How often its threads have gone to sleep so far, which is how often they woke up.
     pub fn wakeups(&self) -> u64 {
-        let tasks = fs::read_dir(self.proc("task")).unwrap();
-        tasks
-            .map(|task| proc_field(&task.unwrap().path(), "voluntary_ctxt_switches:"))
-            .sum()
+        self.footprint().wakeups()
     }
 
     /// What it wrote to stdout and stderr in all its lives.
@@ -240,21 +244,6 @@ impl Registrar {
             .arg(&self.runtime_dir);
         command
     }
-
-    fn proc(&self, name: &str) -> PathBuf {
-        Path::new("/proc").join(self.pid().to_string()).join(name)
-    }
-
-    fn proc_status(&self, key: &str) -> u64 {
-        proc_field(&self.proc(""), key)
-    }
-}
-
-fn proc_field(dir: &Path, key: &str) -> u64 {
-    let status = fs::read_to_string(dir.join("status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(key));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    number.unwrap().parse().unwrap()
 }
 
 impl Drop for Registrar {

@@ -1,5 +1,6 @@
 //! The bed's own tests: the fakes do what kubelet.md says, before anything is tested against them.
 
+mod crowd;
 mod fake_driver;
 mod own_process;
 mod plugin_watcher;

@@ -1,0 +1,67 @@
+//! Somebody deletes what the kubelet needs.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::contender::Contender;
+use crate::outcome::Outcome;
+use crate::scene::{Scene, connects, milliseconds, rest, spins_until};
+
+/// What is put back more often than this within 30 s is put back later and later on purpose.
+const AT_ONCE: usize = 3;
+/// What is not back by then stays away.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn link(contender: &Contender, runs: usize) -> Outcome {
+    let scene = Scene::with_drivers(contender, 1, "");
+    let link = scene.link();
+    measure(scene, runs, |_| {
+        if !link.is_symlink() {
+            return Err("it makes no link".to_owned());
+        }
+        delete(&link, &link)
+    })
+}
+
+pub(crate) fn socket(contender: &Contender, runs: usize) -> Outcome {
+    let scene = Scene::with_drivers(contender, 1, "");
+    let link = scene.link();
+    measure(scene, runs, |_| {
+        let socket = fs::canonicalize(&link).expect("the socket is there");
+        delete(&socket, &link)
+    })
+}
+
+fn measure(
+    mut scene: Scene,
+    runs: usize,
+    one_run: impl Fn(&Scene) -> Result<f64, String>,
+) -> Outcome {
+    let mut times = Vec::with_capacity(runs);
+    while times.len() < runs {
+        scene.crew.start();
+        scene.wait_serving();
+        for _ in 0..AT_ONCE.min(runs - times.len()) {
+            rest();
+            match one_run(&scene) {
+                Ok(time) => times.push(time),
+                Err(why) => return Outcome::Senseless(why),
+            }
+        }
+        // The next process knows nothing of these deletions.
+        scene.crew.stop();
+    }
+    Outcome::of(times)
+}
+
+/// How long it takes until `link` leads to a socket that listens again.
+fn delete(path: &Path, link: &Path) -> Result<f64, String> {
+    let start = Instant::now();
+    fs::remove_file(path).expect("what is there can be deleted");
+    if spins_until(PATIENCE, || connects(link)) {
+        Ok(milliseconds(start.elapsed()))
+    } else {
+        Err(format!("not back within {} s", PATIENCE.as_secs()))
+    }
+}

@@ -1,0 +1,134 @@
+//! A node with its drivers and a contender, and what is waited for there.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bed::{Behaviour, FakeDriver, Node, Release, Settings, TestKubelet, Timing, wire};
+
+use crate::contender::{Contender, Crew};
+
+/// Far longer than anything takes that works. What takes longer was not measured.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+/// The same for a thousand drivers, which are a thousand threads beside the contender.
+pub(crate) const LONG_DEADLINE: Duration = Duration::from_secs(300);
+/// The next run starts from a contender at rest.
+const REST: Duration = Duration::from_millis(20);
+/// Not /tmp: every directory on the way is watched, and in /tmp others are at work.
+const BASE: &str = "/var/tmp";
+
+/// The contender ends first.
+pub(crate) struct Scene {
+    pub(crate) crew: Crew,
+    pub(crate) drivers: Vec<FakeDriver>,
+    pub(crate) names: Vec<String>,
+    pub(crate) node: Node,
+}
+
+impl Scene {
+    /// Drivers are found by themselves, as in the shipped configuration, with `more` of its tables.
+    /// Their directories are there, and nothing runs yet.
+    pub(crate) fn new(contender: &Contender, drivers: usize, more: &str) -> Scene {
+        let node = Node::below(Path::new(BASE), contender.layout());
+        node.make_kubelet_registry_dir();
+        node.write_default_config(&[], &format!("[discovery]\nenabled = true\n{more}"));
+        let names: Vec<String> = (0..drivers)
+            .map(|number| format!("driver-{number:04}.example.com"))
+            .collect();
+        for name in &names {
+            fs::create_dir(node.plugins_dir().join(name))
+                .expect("the node's directory is writable");
+        }
+        Scene {
+            crew: contender.crew(&node, &names),
+            drivers: Vec::new(),
+            names,
+            node,
+        }
+    }
+
+    /// The same with every driver there.
+    pub(crate) fn with_drivers(contender: &Contender, drivers: usize, more: &str) -> Scene {
+        let mut scene = Scene::new(contender, drivers, more);
+        scene.drivers_come();
+        scene
+    }
+
+    pub(crate) fn drivers_come(&mut self) {
+        let come =
+            |name: &String| FakeDriver::start(self.node.csi_socket(name), Behaviour::named(name));
+        self.drivers = self.names.iter().map(come).collect();
+    }
+
+    /// What the kubelet would find of the first driver.
+    pub(crate) fn link(&self) -> PathBuf {
+        self.node.link(&self.names[0])
+    }
+
+    /// Waits until the first driver's socket answers through the link. After a restart it may be
+    /// served before the driver has answered.
+    pub(crate) fn wait_serving(&self) {
+        let link = self.link();
+        spin_until("the socket behind the link answers", || {
+            connects(&link) && wire::get_info(&link).is_ok()
+        });
+    }
+
+    pub(crate) fn wait_up(&self) {
+        let start = Instant::now();
+        while !self.crew.is_up() {
+            assert!(start.elapsed() < DEADLINE, "it does not come up");
+            rest();
+        }
+    }
+
+    /// The newest kubelet, ten times as fast as in life.
+    pub(crate) fn kubelet(&self) -> TestKubelet {
+        let settings = Settings::new(self.node.kubelet_root(), Release::V1_36);
+        TestKubelet::start(settings.with_timing(Timing::faster(10)))
+    }
+
+    /// Waits until the kubelet has registered every driver.
+    pub(crate) fn wait_registered(&self, kubelet: &TestKubelet) {
+        let start = Instant::now();
+        while kubelet.registered().len() < self.names.len() {
+            let late = start.elapsed() > LONG_DEADLINE;
+            assert!(!late, "not all drivers are registered");
+            rest();
+        }
+    }
+}
+
+/// Looks as often as it can: a sleep would be the largest part of what is measured.
+pub(crate) fn spin_until(what: &str, condition: impl Fn() -> bool) {
+    assert!(
+        spins_until(DEADLINE, condition),
+        "not in {DEADLINE:?}: {what}"
+    );
+}
+
+/// The same, and says whether it came to be.
+pub(crate) fn spins_until(patience: Duration, condition: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() > patience {
+            return false;
+        }
+        thread::yield_now();
+    }
+    true
+}
+
+pub(crate) fn connects(socket: &Path) -> bool {
+    UnixStream::connect(socket).is_ok()
+}
+
+pub(crate) fn rest() {
+    thread::sleep(REST);
+}
+
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

@@ -1,0 +1,53 @@
+//! What a process costs the machine, as /proc tells it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A process that is looked at; it has to run while it is.
+pub struct Footprint {
+    dir: PathBuf,
+}
+
+impl Footprint {
+    /// Of the process with this pid.
+    pub fn of(pid: u32) -> Self {
+        Self {
+            dir: Path::new("/proc").join(pid.to_string()),
+        }
+    }
+
+    /// Resident memory in KiB.
+    pub fn rss_kb(&self) -> u64 {
+        field(&self.dir, "VmRSS:")
+    }
+
+    /// The part of the resident memory that is no file's: heap and stacks, in KiB.
+    pub fn anonymous_kb(&self) -> u64 {
+        field(&self.dir, "RssAnon:")
+    }
+
+    /// Threads of the process.
+    pub fn thread_count(&self) -> u64 {
+        field(&self.dir, "Threads:")
+    }
+
+    /// Open file descriptors.
+    pub fn fd_count(&self) -> usize {
+        fs::read_dir(self.dir.join("fd")).unwrap().count()
+    }
+
+    /// How often its threads have gone to sleep so far, which is how often they woke up.
+    pub fn wakeups(&self) -> u64 {
+        let tasks = fs::read_dir(self.dir.join("task")).unwrap();
+        tasks
+            .map(|task| field(&task.unwrap().path(), "voluntary_ctxt_switches:"))
+            .sum()
+    }
+}
+
+fn field(dir: &Path, key: &str) -> u64 {
+    let status = fs::read_to_string(dir.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.unwrap().parse().unwrap()
+}

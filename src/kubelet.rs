@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
-use crate::socket;
+use crate::socket::{self, Knock};
 
 /// How often /proc is looked at where the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -102,6 +102,14 @@ impl Signs {
     /// A kubelet listens on its pod-resources socket.
     pub(crate) fn show_a_kubelet(&self) -> bool {
         socket::is_alive(&self.pod_resources)
+    }
+
+    /// The process that listens there, whatever it is called.
+    pub(crate) fn kubelet(&self) -> Option<u32> {
+        match socket::knock(&self.pod_resources) {
+            Knock::Alive(stream) => socket::listener(&stream?),
+            Knock::Dead | Knock::Unknown(_) => None,
+        }
     }
 
     /// Sockets that are made anew when a kubelet starts.

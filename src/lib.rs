@@ -17,11 +17,12 @@
 //! | `status` | what is so, for those who ask |
 //! | `systemd`, `control`, `http`, `doctor`, `cli` | its readers |
 //!
-//! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `backoff`,
+//! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
 //! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
 //! `descriptors` (room for open files).
 
 mod backoff;
+mod boot;
 pub mod cli;
 mod command_line;
 pub mod config;

@@ -7,8 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, socket,
 };
 use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
@@ -45,6 +46,12 @@ pub(crate) fn knock(path: &Path) -> Knock {
 /// Somebody listens at `path`.
 pub(crate) fn is_alive(path: &Path) -> bool {
     matches!(knock(path), Knock::Alive(_))
+}
+
+/// The process that made the other end of a connection listen; none where it has no pid for us.
+pub(crate) fn listener(stream: &UnixStream) -> Option<u32> {
+    let credentials = getsockopt(stream, PeerCredentials).ok()?;
+    u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)
 }
 
 fn try_connect(path: &Path) -> nix::Result<UnixStream> {

@@ -27,6 +27,8 @@ pub(crate) use self::event::{Effect, Event, Seen};
 use self::footing::Footing;
 use self::phase::Phase;
 pub(crate) use self::record::Record;
+#[cfg(test)]
+pub(crate) use self::record::Registered;
 use crate::csi::answer::{Answer, Change};
 use crate::identity::Identity;
 use crate::kubelet::Process;

@@ -1,5 +1,6 @@
 //! Which paths a registration has, in both layouts.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -107,9 +108,18 @@ impl Layout {
         target.parent() == Some(parent) && self.is_socket_name(name)
     }
 
-    /// Whether a file of this name in `registry_dir` is a registration socket of ours.
-    pub(crate) fn is_socket_name(&self, name: &[u8]) -> bool {
+    /// Whether a registrar with this layout has its sockets under names like this one.
+    fn is_socket_name(&self, name: &[u8]) -> bool {
         name.ends_with(REG_SOCK.as_bytes()) && name.starts_with(b".") == self.one_directory
+    }
+
+    /// The driver whose registration socket has this name in `registry_dir`.
+    pub(crate) fn driver_of(&self, socket_name: &OsStr) -> Option<DriverName> {
+        if !self.is_socket_name(socket_name.as_bytes()) {
+            return None;
+        }
+        let name = socket_name.to_str()?.strip_suffix(REG_SOCK)?;
+        DriverName::parse(name.strip_prefix('.').unwrap_or(name)).ok()
     }
 
     /// Where a socket is bound before it is renamed into its place. In the kubelet's own directory
@@ -225,6 +235,22 @@ mod tests {
         assert!(one.is_target(Path::new(".x-reg.sock")));
         assert!(!one.is_target(Path::new("x-reg.sock")));
         assert!(!one.is_target(Path::new("d/.x-reg.sock")));
+    }
+
+    #[test]
+    fn knows_whose_a_socket_is_by_its_name() {
+        let owner = |one, name: &str| layout(one).driver_of(OsStr::new(name));
+        assert_eq!(owner(false, "a.b-reg.sock"), Some(name()));
+        assert_eq!(owner(true, ".a.b-reg.sock"), Some(name()));
+        for (one, other) in [
+            (false, ".a.b-reg.sock"),
+            (true, "a.b-reg.sock"),
+            (false, "a.b.sock"),
+            (false, "-reg.sock"),
+            (false, "a_b-reg.sock"),
+        ] {
+            assert_eq!(owner(one, other), None, "{other}");
+        }
     }
 
     #[test]

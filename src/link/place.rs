@@ -6,13 +6,12 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use tokio::net::UnixListener;
 
 use super::obstacle::Obstacle;
 use crate::config::OnLiveOwner;
 use crate::identity::Identity;
-use crate::socket::{Knock, Staged, knock, staging};
+use crate::socket::{Knock, Staged, knock, listener, staging};
 
 /// Who is at a place.
 #[derive(Debug)]
@@ -243,11 +242,7 @@ fn failed(attempt: &str, path: &Path, error: &io::Error) -> Obstacle {
 }
 
 fn owner(path: &Path, stream: Option<&UnixStream>) -> String {
-    let pid = stream
-        .and_then(|stream| getsockopt(stream, PeerCredentials).ok())
-        .map(|credentials| credentials.pid())
-        .filter(|pid| *pid > 0);
-    match pid {
+    match stream.and_then(listener) {
         Some(pid) => format!("pid {pid} serves {}", path.display()),
         None => format!("another process serves {}", path.display()),
     }
@@ -260,5 +255,26 @@ fn describe(kind: FileType) -> &'static str {
         "a regular file"
     } else {
         "a special file"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever came to the path since we looked is another's, also between two steps of ours.
+    #[test]
+    fn removes_a_file_only_while_it_is_the_one_that_was_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link");
+        symlink("/ours", &path).unwrap();
+        let ours = Identity::of(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!remove(&path, &ours).unwrap(), "nothing is there");
+        symlink("/ours", &path).unwrap();
+        assert!(!remove(&path, &ours).unwrap(), "another link is there");
+        let theirs = Identity::of(&path).unwrap();
+        assert!(remove(&path, &theirs).unwrap());
+        assert!(!path.is_symlink());
     }
 }

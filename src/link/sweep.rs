@@ -1,5 +1,10 @@
 //! Removes what an earlier run left behind: links of ours that lead nowhere, sockets of ours that
 //! nobody listens on, temporary names.
+//!
+//! Other instances may share the directories, each with drivers of its own. One that is down for a
+//! moment, as in a restart, has a link and a socket that look just like leftovers, and the kubelet
+//! holds its driver through them. So only two things are leftovers: those of drivers that are ours,
+//! and those from before this boot, since which every kubelet and every instance has ended.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -8,21 +13,58 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::layout::Layout;
+use crate::boot;
+use crate::name::DriverName;
 use crate::socket::{Knock, STAGED, knock};
 
-/// Looks through the directories of `layout` once. What is in `kept` is not touched.
-pub(crate) fn sweep(layout: &Layout, kept: &BTreeSet<PathBuf>) {
+const DEAD_LINK: &str = "a link of ours that leads nowhere";
+
+/// What of the directories is ours.
+#[derive(Debug, Default)]
+pub(crate) struct Ours {
+    /// Drivers that we look after, or did when we last ran.
+    pub(crate) names: BTreeSet<DriverName>,
+    /// What still holds, and is not touched.
+    pub(crate) kept: BTreeSet<PathBuf>,
+}
+
+/// A link that leads nowhere and may be another instance's. When its driver turns out to be ours,
+/// so does the link.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unclaimed {
+    pub(crate) name: DriverName,
+    pub(crate) link: PathBuf,
+}
+
+/// Looks through the directories of `layout` once, and returns what was left to others.
+pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
+    let booted = boot::time();
+    let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
+    let mut unclaimed = Vec::new();
     for entry in entries(layout.kubelet_dir()) {
-        if !kept.contains(&entry.path()) && is_dead_link(layout, &entry.path()) {
-            remove(&entry.path(), "a link of ours that leads nowhere");
+        let link = entry.path();
+        let Some(name) = dead_link(layout, &link).filter(|_| !ours.kept.contains(&link)) else {
+            continue;
+        };
+        // A link of an earlier boot may have been taken up by an instance that has served since.
+        let is_left = is_old(&link) && is_old(&layout.socket(&name));
+        if is_left || ours.names.contains(&name) {
+            remove(&link, DEAD_LINK);
+        } else {
+            unclaimed.push(Unclaimed { name, link });
         }
     }
     for entry in entries(layout.registry_dir()) {
-        let ours = layout.is_socket_name(entry.file_name().as_bytes());
-        if ours && !kept.contains(&entry.path()) && is_dead_socket(&entry) {
-            remove(&entry.path(), "a socket of ours that nobody listens on");
+        let socket = entry.path();
+        let Some(name) = layout.driver_of(&entry.file_name()) else {
+            continue;
+        };
+        let is_ours = ours.names.contains(&name) || is_old(&socket);
+        if is_ours && !ours.kept.contains(&socket) && is_dead_socket(&entry) {
+            remove(&socket, "a socket of ours that nobody listens on");
         }
     }
     let stages = BTreeSet::from([
@@ -37,6 +79,14 @@ pub(crate) fn sweep(layout: &Layout, kept: &BTreeSet<PathBuf>) {
         {
             remove(&path, "a temporary file of ours");
         }
+    }
+    unclaimed
+}
+
+/// Removes a link of ours, if it still leads nowhere.
+pub(crate) fn sweep_link(layout: &Layout, link: &Path) {
+    if dead_link(layout, link).is_some() {
+        remove(link, DEAD_LINK);
     }
 }
 
@@ -74,16 +124,22 @@ fn holds_target(layout: &Layout, path: &Path) -> bool {
     fs::read_link(path).is_ok_and(|target| layout.is_target(&target))
 }
 
-/// The link is ours by its target, and nobody serves the socket that it stands for. The target may
-/// be a path that only the kubelet can follow, so the socket is knocked on where we see it.
-fn is_dead_link(layout: &Layout, path: &Path) -> bool {
-    let Ok(target) = fs::read_link(path) else {
-        return false;
-    };
-    let Some(socket) = target.file_name() else {
-        return false;
-    };
-    layout.is_target(&target) && matches!(knock(&layout.registry_dir().join(socket)), Knock::Dead)
+/// The driver of a link that is a registrar's by its target, when nobody serves the socket that it
+/// stands for. The target may be a path that only the kubelet can follow, so the socket is knocked
+/// on where we see it.
+fn dead_link(layout: &Layout, path: &Path) -> Option<DriverName> {
+    let target = fs::read_link(path).ok()?;
+    let name = layout.driver_of(target.file_name()?)?;
+    let is_dead = matches!(knock(&layout.socket(&name)), Knock::Dead);
+    (layout.is_target(&target) && is_dead).then_some(name)
+}
+
+/// Nothing that was made since then is at `path`.
+fn was_there_before(then: SystemTime, path: &Path) -> bool {
+    match fs::symlink_metadata(path).and_then(|found| found.modified()) {
+        Ok(made) => made < then,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 fn remove(path: &Path, what: &'static str) {

@@ -3,7 +3,7 @@
 //! The supervisor keeps the counts, and a scrape puts them into a registry of its own: a driver that
 //! is no longer configured is gone from the next scrape, with nothing to clean up.
 
-use std::fs;
+use std::time::UNIX_EPOCH;
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -111,11 +111,9 @@ pub(super) fn encode(families: Vec<MetricFamily>) -> Result<String, Error> {
 fn process_start() -> Option<f64> {
     const TICKS: f64 = 100.0;
     let started = crate::kubelet::Process::of(std::process::id())?.started;
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    let boot: f64 = boot.trim().parse().ok()?;
+    let boot = crate::boot::time()?.duration_since(UNIX_EPOCH).ok()?;
     #[expect(clippy::cast_precision_loss, reason = "2^53 ticks are a million years")]
-    Some(boot + started as f64 / TICKS)
+    Some(boot.as_secs_f64() + started as f64 / TICKS)
 }
 
 #[cfg(test)]

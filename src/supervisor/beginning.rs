@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, found_now};
 use super::entry::Entry;
 use super::kubelets::Kubelets;
 use super::schedule::Schedule;
@@ -19,10 +19,11 @@ use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
 use crate::driver::Record;
 use crate::kubelet::Process;
-use crate::link::layout::Layout;
-use crate::link::sweep::sweep;
+use crate::link::layout::{Layout, Slot};
+use crate::link::sweep::{Ours, sweep, sweep_link};
 use crate::metrics::Metrics;
 use crate::moment::Moment;
+use crate::name::DriverName;
 use crate::registration::Service;
 use crate::registration::desk::Desk;
 use crate::state::State;
@@ -48,6 +49,7 @@ impl Supervisor {
             reporter,
             reports,
             state,
+            unclaimed: Vec::new(),
             unsaved: false,
             turns: Turns::new(),
             unanswered: Vec::new(),
@@ -66,8 +68,8 @@ impl Supervisor {
             reread,
         };
         supervisor.watch_plugins();
-        let records = supervisor.recall();
-        supervisor.sweep(&records);
+        let (records, names) = supervisor.recall();
+        supervisor.sweep(&records, names);
         supervisor.watch_signs();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
         for id in known
@@ -81,12 +83,15 @@ impl Supervisor {
         supervisor
     }
 
-    /// What an earlier run wrote down.
-    fn recall(&self) -> BTreeMap<String, Record> {
+    /// What an earlier run wrote down and still is to be looked after, and the names of all the
+    /// drivers that it had.
+    fn recall(&self) -> (BTreeMap<String, Record>, BTreeSet<DriverName>) {
         let Some(state) = self.state.as_deref().and_then(State::load) else {
-            return BTreeMap::new();
+            return Default::default();
         };
         let mut records = state.drivers;
+        let names = records.values().filter_map(|record| record.name.clone());
+        let names = names.collect();
         records.retain(|id, record| {
             self.settings.drivers.contains_key(id)
                 || self.has_plugin(id)
@@ -101,7 +106,7 @@ impl Supervisor {
                     .take_if(|registered| registered.kubelet.is_none());
             }
         }
-        records
+        (records, names)
     }
 
     pub(super) fn add(&mut self, id: &str, record: Option<&Record>, service: Option<Service>) {
@@ -153,7 +158,14 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn sweep(&self, records: &BTreeMap<String, Record>) {
+    /// Removes what is left of drivers of ours. One whose name is not known yet mostly has its id
+    /// for a name.
+    fn sweep(&mut self, records: &BTreeMap<String, Record>, mut names: BTreeSet<DriverName>) {
+        let drivers = self.settings.drivers.iter();
+        let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
+        // What keeps plugins_dir from being read is told when it is looked at for drivers.
+        let found = found_now(&self.settings).unwrap_or_default();
+        names.extend(given.chain(found).flat_map(DriverName::try_from));
         let kept = records
             .values()
             .filter_map(|record| record.name.as_ref().map(|name| (name, record)));
@@ -162,7 +174,19 @@ impl Supervisor {
             paths.insert(self.layout.socket(name));
             paths.insert(self.layout.link(name, record.slot));
         }
-        sweep(&self.layout, &paths);
+        let ours = Ours { names, kept: paths };
+        self.unclaimed = sweep(&self.layout, &ours);
+    }
+
+    /// A driver of ours has this name, so that what stood under it is ours, too. Two links must not
+    /// lead to the socket when it listens: the one that the driver is to have stays.
+    pub(super) fn claim(&mut self, name: &DriverName, slot: Slot) {
+        let kept = self.layout.link(name, slot);
+        for left in self.unclaimed.extract_if(.., |left| left.name == *name) {
+            if left.link != kept {
+                sweep_link(&self.layout, &left.link);
+            }
+        }
     }
 
     pub(super) fn watch_signs(&mut self) {

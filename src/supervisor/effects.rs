@@ -75,6 +75,8 @@ impl Supervisor {
         if self.entries.get(id)?.driver.serves().is_some() {
             return None;
         }
+        let slot = self.entries.get(id)?.driver.slot();
+        self.claim(name, slot);
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);

@@ -13,6 +13,8 @@ mod kubelets;
 mod requests;
 mod schedule;
 mod telling;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -38,6 +40,7 @@ use crate::identity::Identity;
 use crate::journal::message_id;
 use crate::kubelet::Process;
 use crate::link::layout::Layout;
+use crate::link::sweep::Unclaimed;
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
@@ -114,6 +117,8 @@ pub(crate) struct Supervisor {
     reports: mpsc::UnboundedReceiver<Report>,
     /// Where the state is written; none where no runtime directory can be had.
     state: Option<PathBuf>,
+    /// Links that were left to other instances, until their driver proves to be ours.
+    unclaimed: Vec<Unclaimed>,
     unsaved: bool,
     /// Kubelets that wait for their answer until the state is written.
     unanswered: Vec<oneshot::Sender<()>>,

@@ -53,11 +53,16 @@ async fn ask(systemd: &Path) -> Result<Job, BusError> {
     let state = bus
         .text(manager, "org.freedesktop.systemd1.Manager", "SystemState")
         .await?;
-    Ok(if kind == "stop" && state != "stopping" {
+    Ok(meant(&kind, &state))
+}
+
+/// What a job of our unit means, in the state that the manager is in.
+fn meant(kind: &str, state: &str) -> Job {
+    if kind == "stop" && state != "stopping" {
         Job::Stop
     } else {
         Job::Other
-    })
+    }
 }
 
 #[cfg(test)]
@@ -109,5 +114,15 @@ mod tests {
         let gone = asking(|stream| async move { drop(stream) });
         let answers = tokio::join!(mute, drop_by_drop, signals, gone);
         assert_eq!(answers, (None, None, None, None));
+    }
+
+    #[test]
+    fn only_a_stop_while_the_machine_runs_on_is_a_stop() {
+        assert_eq!(meant("stop", "running"), Job::Stop);
+        assert_eq!(meant("stop", "degraded"), Job::Stop);
+        assert_eq!(meant("stop", "stopping"), Job::Other);
+        for kind in ["restart", "try-restart", "reload-or-start", "start"] {
+            assert_eq!(meant(kind, "running"), Job::Other, "{kind}");
+        }
     }
 }

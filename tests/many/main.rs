@@ -8,13 +8,16 @@
 )]
 
 mod command_lines;
+mod container;
 mod departures;
 mod discovery;
 mod examples;
 mod exposure;
+mod healthz;
 mod import;
 mod kubelet_root;
 mod moving;
+mod neighbours;
 mod scale;
 mod scene;
 mod unit;

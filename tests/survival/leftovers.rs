@@ -5,7 +5,10 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use bed::{Layout, Node, Release, eventually};
+use bed::{Behaviour, Layout, Node, Release, eventually};
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
 
 use crate::scene::{KEEP, NAME, SOON, Scene, for_each, identity, is_there, kubelet};
 
@@ -32,14 +35,27 @@ fn target(node: &Node, name: &str) -> PathBuf {
     }
 }
 
-/// Of a driver that is gone from the configuration, and of a run that was killed in the middle.
+/// Left from before this machine was started, by the time of the file.
+fn old(path: PathBuf) -> PathBuf {
+    let then = TimeSpec::new(0, 0);
+    let nowhere = UtimensatFlags::NoFollowSymlink;
+    utimensat(AT_FDCWD, &path, &then, &then, nowhere).unwrap();
+    path
+}
+
+/// Of drivers that were gone from the configuration before the machine was started, of one that is
+/// in it, and of a run that was killed in the middle.
 fn ours(node: &Node) -> Vec<PathBuf> {
     let (registry, theirs) = (node.registry_dir(), node.kubelet_registry_dir());
     vec![
-        link(target(node, "gone"), node.link("gone")),
-        dead_socket(node.reg_socket("removed")),
-        link(target(node, "removed"), node.link("removed")),
-        link(target(node, "gone"), theirs.join("gone_3-reg.sock")),
+        old(link(target(node, "gone"), node.link("gone"))),
+        old(dead_socket(node.reg_socket("removed"))),
+        old(link(target(node, "removed"), node.link("removed"))),
+        old(link(target(node, "gone"), theirs.join("gone_3-reg.sock"))),
+        link(
+            target(node, NAME),
+            theirs.join(format!("{NAME}_2-reg.sock")),
+        ),
         dead_socket(registry.join(".nr0123abc")),
         link(target(node, NAME), node.kubelet_root().join(".nr00000ff")),
         link(target(node, "gone"), theirs.join(".nr89abcde")),
@@ -60,6 +76,15 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
         link("/nowhere", node.kubelet_root().join(".nr1111111")),
         dead_socket(registry.join(".nr12")),
         dead_socket(registry.join(".nr-abcdef")),
+        // Another instance with the same directories, which is down for a moment.
+        dead_socket(node.reg_socket("neighbour")),
+        link(target(node, "neighbour"), node.link("neighbour")),
+        // It took its link up from before the boot, and has served since.
+        dead_socket(node.reg_socket("old-neighbour")),
+        old(link(
+            target(node, "old-neighbour"),
+            node.link("old-neighbour"),
+        )),
     ]
 }
 
@@ -90,6 +115,30 @@ fn leftovers_of_ours_go_and_foreign_files_stay() {
         let after: Vec<_> = foreign.iter().map(|path| identity(path)).collect();
         assert_eq!(after, before, "{foreign:?}");
         assert!(is_there(&living), "somebody listens there");
+    });
+}
+
+/// Its name is not in the configuration, and the state that had it is lost: until the driver speaks,
+/// the links could be another instance's.
+#[test]
+fn a_second_link_goes_before_the_socket_that_both_lead_to_listens() {
+    for_each(&Layout::ALL, |layout| {
+        let node = Node::with_layout(*layout);
+        let settings = kubelet(&node, Release::V1_36);
+        let mut scene = Scene::with(node, settings, "");
+        fs::create_dir_all(scene.node.registry_dir()).unwrap();
+        let name = "learned.test";
+        let second = scene.node.kubelet_registry_dir();
+        let second = second.join(format!("{name}_2-reg.sock"));
+        let second = link(target(&scene.node, name), second);
+        scene.driver.restart(Behaviour::named(name));
+        let mark = scene.kubelet.mark();
+        scene.registrar.start();
+        scene.kubelet.wait_registered(name, SOON);
+        scene.wait_phase("registered");
+        assert!(!is_there(&second));
+        let counts = scene.settled(mark);
+        assert_eq!((counts.registrations, counts.rejections), (1, 0));
     });
 }
 

@@ -4,10 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
-use bed::{Release, eventually};
+use bed::{Release, eventually, wire};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
-use crate::scene::{NAME, SOON, Scene, for_each};
+use crate::scene::{KEEP, NAME, SOON, Scene, for_each};
 
 /// How a state file may be no state file.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +100,37 @@ fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() 
         scene.registrar.start();
         scene.ends_registered(mark, 0, 0);
     });
+}
+
+/// The file is a pipe: whoever writes it waits until somebody reads.
+#[test]
+fn the_kubelet_has_its_answer_only_when_the_registration_is_written_down() {
+    let mut scene = Scene::set(Release::V1_36, KEEP);
+    // No kubelet but the one that this test plays.
+    scene.kubelet.kill9();
+    scene.registrar.start();
+    scene.wait_phase("waiting-for-kubelet");
+    let link = scene.link();
+    wire::get_info(&link).unwrap();
+    let staged = scene.node.runtime_dir().join("state.json.new");
+    // What the question has on its way to the disk goes first: an answer is a turn of the daemon.
+    scene.wait_phase("waiting-for-kubelet");
+    mkfifo(&staged, Mode::S_IRWXU).unwrap();
+    let (told, answered) = channel();
+    let notify = thread::spawn(move || {
+        let answer = wire::notify(&link, None);
+        told.send(()).unwrap();
+        answer
+    });
+    let early = answered.recv_timeout(Duration::from_millis(700));
+    assert_eq!(early, Err(RecvTimeoutError::Timeout), "nothing is written");
+    let written = fs::read_to_string(&staged).unwrap();
+    assert!(written.contains("\"kubelet\":{\"pid\""), "{written}");
+    answered.recv_timeout(SOON).unwrap();
+    notify.join().unwrap().unwrap();
+    scene.wait_phase("registered");
+    // The daemon has put the pipe in the place of its state.
+    fs::remove_file(state(&scene)).unwrap();
 }
 
 /// A state that names a registration which no longer holds.

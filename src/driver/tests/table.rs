@@ -192,6 +192,23 @@ fn an_announcement_that_is_owed_waits_for_a_call_to_end() {
 }
 
 #[test]
+fn a_registered_driver_is_not_announced_however_often_it_is_looked_at() {
+    let mut tried = Tried::new(in_phase(Registered));
+    for minute in 0..10 {
+        let now = NOW + Duration::from_secs(60 * minute);
+        let ticked = Event::Ticked {
+            kubelet_there: true,
+            calling: false,
+        };
+        tried.apply(ticked, now);
+    }
+    assert_eq!(
+        (tried.driver.phase(), letters(&tried.effects)),
+        (Registered, String::new())
+    );
+}
+
+#[test]
 fn a_registered_driver_keeps_its_name_from_a_sibling_and_a_silent_one_does_not() {
     let mut holder = Tried::new(in_phase(Registered));
     holder.apply(Event::DriverSilent("gone".to_owned()), NOW);

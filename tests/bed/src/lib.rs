@@ -10,6 +10,7 @@
 //! - [`Registrar`]: the real binary, run as a process
 //! - [`Stranger`]: somebody on a socket who does not speak gRPC
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
+//! - [`View`]: a mount namespace, as a container has it
 //! - [`SidecarProcess`]: node-driver-registrar itself, or what takes its flags, as a process
 //! - [`Footprint`]: what a process costs
 //! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
@@ -29,6 +30,7 @@ pub mod sidecar;
 pub mod sidecar_process;
 pub mod status;
 pub mod stranger;
+pub mod view;
 pub mod wire;
 mod worker;
 
@@ -44,3 +46,4 @@ pub use sidecar::Sidecar;
 pub use sidecar_process::SidecarProcess;
 pub use status::{DriverStatus, Status};
 pub use stranger::Stranger;
+pub use view::View;

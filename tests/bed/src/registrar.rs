@@ -25,6 +25,18 @@ pub fn chosen(program: impl Into<PathBuf>) -> PathBuf {
     named.unwrap_or_else(|| program.into())
 }
 
+/// Leaves a program nothing of the developer's environment: no NSDR_*, no NOTIFY_SOCKET, no
+/// JOURNAL_STREAM. What counts covered lines stays.
+pub fn clear_environment(command: &mut Command) -> &mut Command {
+    command.env_clear();
+    for kept in ["PATH", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"] {
+        if let Some(value) = std::env::var_os(kept) {
+            command.env(kept, value);
+        }
+    }
+    command
+}
+
 /// The binary with one node's configuration; started and ended as the test says.
 pub struct Registrar {
     program: PathBuf,
@@ -228,14 +240,7 @@ impl Registrar {
 
     fn command(&self, subcommand: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(&self.program);
-        // Nothing of the developer's environment: no NSDR_*, no NOTIFY_SOCKET, no JOURNAL_STREAM.
-        command.env_clear();
-        for kept in ["PATH", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"] {
-            if let Some(value) = std::env::var_os(kept) {
-                command.env(kept, value);
-            }
-        }
-        command
+        clear_environment(&mut command)
             .envs(&self.environment)
             .arg(subcommand)
             .arg("--config")

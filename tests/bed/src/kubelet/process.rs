@@ -22,6 +22,7 @@ use super::child::{ASKED, Command, Report, Start};
 use super::ledger::Ledger;
 use super::record::Event;
 use super::settings::{Faults, Settings};
+use crate::view::View;
 
 /// Declares the entry through which this test executable can become a kubelet.
 ///
@@ -46,6 +47,8 @@ pub struct KubeletProcess {
     faults: Faults,
     ledger: Arc<Ledger>,
     running: Option<Running>,
+    /// The container that it runs in.
+    view: Option<View>,
 }
 
 struct Running {
@@ -59,7 +62,13 @@ impl KubeletProcess {
     /// Starts it. When this returns, its sockets are up and, unless the watcher was given a
     /// delay, plugins_registry is watched and walked.
     pub fn start(settings: Settings) -> Self {
+        Self::start_in(None, settings)
+    }
+
+    /// The same in a container, whose paths the settings have.
+    pub fn start_in(view: impl Into<Option<View>>, settings: Settings) -> Self {
         let mut kubelet = Self {
+            view: view.into(),
             settings,
             faults: Faults::default(),
             ledger: Ledger::new(),
@@ -145,16 +154,21 @@ impl KubeletProcess {
             origin: self.ledger.origin(),
         }));
         self.ledger.begin_generation();
-        let mut running = Running::spawn(&self.ledger);
+        let mut running = Running::spawn(&self.ledger, self.view.as_ref());
         running.tell(&start);
         self.running = Some(running);
     }
 }
 
 impl Running {
-    fn spawn(ledger: &Arc<Ledger>) -> Self {
+    fn spawn(ledger: &Arc<Ledger>, view: Option<&View>) -> Self {
         // The link in /proc, unlike a path, is right even if cargo has replaced the file.
-        let mut child = Process::new("/proc/self/exe")
+        let program = format!("/proc/{}/exe", std::process::id());
+        let mut process = match view {
+            Some(view) => view.command(program),
+            None => Process::new(program),
+        };
+        let mut child = process
             .args(["--exact", "kubelet_process", "--ignored", "--nocapture"])
             .args(["--test-threads", "1"])
             .env(ASKED, "1")

@@ -1,6 +1,7 @@
 //! One driver, from its answer to the kubelet's yes.
 
 use std::fs;
+use std::path::PathBuf;
 
 use super::csi_socket::ask;
 use super::kubelets::Kubelets;
@@ -63,9 +64,12 @@ fn follow(
             format!("node-storage-driver-registrar publish {id}"),
         ),
         Some(Phase::Conflict) => Finding::fault("another owner", reason, conflict_mend(reason)),
-        Some(Phase::Rejected) => {
-            Finding::fault("kubelet rejecting", reason, rejection_mend(reason, id))
-        }
+        // A kubelet that cannot find csi.sock says no more than that its call failed.
+        Some(Phase::Rejected) => kubelets
+            .blind(&seen_target(layout, answer), &settings.endpoint)
+            .unwrap_or_else(|| {
+                Finding::fault("kubelet rejecting", reason, rejection_mend(reason, id))
+            }),
         Some(Phase::WaitingForKubelet) => unseen(driver, settings, answer, layout, kubelets),
         Some(Phase::WaitingForDriver) | None => Finding::fault(
             "daemon",
@@ -152,11 +156,16 @@ fn unseen(
             return Finding::fault("link", saw, format!("see {JOURNAL}"));
         }
     }
-    // A relative target is beside the link, so that whoever sees the one sees the other.
-    let seen = if target.is_absolute() {
+    kubelets.why_not_seen(&seen_target(layout, answer), &settings.endpoint)
+}
+
+/// Where the kubelet must see the registration socket. A relative target is beside the link, so that
+/// whoever sees the one sees the other.
+fn seen_target(layout: &Layout, answer: &Answer) -> PathBuf {
+    let target = layout.target(&answer.name);
+    if target.is_absolute() {
         target
     } else {
         layout.socket(&answer.name)
-    };
-    kubelets.why_not_seen(&seen, &settings.endpoint)
+    }
 }

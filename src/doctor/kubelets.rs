@@ -18,17 +18,21 @@ pub(super) struct Kubelets {
     root: PathBuf,
     /// A kubelet listens on the pod-resources socket below our root.
     shows: bool,
+    /// Its process, which may be called otherwise, such as k3s.
+    shown: Option<u32>,
 }
 
 impl Kubelets {
     pub(super) fn find(patient: &Patient) -> Kubelets {
         let root = patient.settings.kubelet_root().to_owned();
         let status = patient.daemon.as_ref().ok();
+        let signs = Signs::of(&root);
         Kubelets {
             proc: patient.proc.clone(),
             found: running(&patient.proc),
             spoke: status.and_then(|status| status.kubelet.as_ref()?.pid),
-            shows: Signs::of(&root).show_a_kubelet(),
+            shows: signs.show_a_kubelet(),
+            shown: signs.kubelet(),
             root,
         }
     }
@@ -96,12 +100,13 @@ impl Kubelets {
     }
 
     /// The link's target or csi.sock is not there for a kubelet that has its own root.
-    fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
+    pub(super) fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
         let ours = self
             .found
             .iter()
             .find(|kubelet| is_same(&kubelet.path, &self.root));
-        let pid = self.spoke.or(ours.and_then(|kubelet| kubelet.why.pid()))?;
+        let named = ours.and_then(|kubelet| kubelet.why.pid());
+        let pid = self.spoke.or(named).or(self.shown)?;
         let root = self.proc.join(pid.to_string()).join("root");
         for (path, check, key) in [
             (

@@ -5,6 +5,7 @@
     reason = "in a test a panic with its line is the report"
 )]
 
+mod authority;
 mod by_hand;
 mod commands;
 mod hostile;

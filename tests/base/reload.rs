@@ -36,6 +36,26 @@ fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
 }
 
 #[test]
+fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let old = scene.node.registry_dir();
+    let new = scene.node.root().join("moved/plugins_registry");
+    let config = scene.node.default_config(&[NAME]);
+    scene
+        .node
+        .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
+    scene.command(&["reload"]);
+    let socket = new.join(format!("{NAME}-reg.sock"));
+    bed::eventually("the link leads to the new one", SOON, || {
+        std::fs::read_link(scene.node.link(NAME)).is_ok_and(|target| target == socket)
+    });
+    assert!(is_nothing(&scene.node.reg_socket(NAME)));
+    scene.phase(NAME, "registered");
+    kubelet.wait_registered(NAME, SOON);
+    bed::wire::get_info(&socket).unwrap();
+}
+
+#[test]
 fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
     let (scene, driver, kubelet) = Scene::registered(Layout::TwoDirectories);
     let mark = kubelet.mark();

@@ -9,7 +9,7 @@ use crate::scene::{SOON, is_nothing};
 use crate::unit::{Unit, command, output};
 
 /// What the containers of well-known drivers have as arguments, and the driver's name.
-const SIDECARS: [(&str, &[&str]); 6] = [
+pub(crate) const SIDECARS: [(&str, &[&str]); 6] = [
     (
         "nfs.csi.k8s.io",
         &[
@@ -64,7 +64,7 @@ const SIDECARS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-fn kubelet(node: &Node) -> TestKubelet {
+pub(crate) fn kubelet(node: &Node) -> TestKubelet {
     let settings = Settings::new(node.kubelet_root(), Release::V1_36);
     TestKubelet::start(settings.with_timing(Timing::faster(10)))
 }
@@ -79,6 +79,17 @@ fn mounted(node: &Node, argument: &str) -> String {
         )
         .replace("/csi/csi.sock", &format!("{root}/csi/csi.sock"))
         .replace("/plugin/csi.sock", &format!("{root}/csi/csi.sock"))
+}
+
+/// csi.sock as the kubelet is told to see it.
+pub(crate) fn endpoint<A: AsRef<str>>(line: &[A]) -> &str {
+    line.iter()
+        .map(|word| {
+            word.as_ref()
+                .trim_start_matches("--kubelet-registration-path=")
+        })
+        .find(|word| word.contains("/plugins/"))
+        .unwrap()
 }
 
 /// Where the registration goes. In a pod /registration is mounted there.
@@ -101,12 +112,7 @@ fn the_sidecars_of_well_known_drivers_start_unchanged_and_register() {
             let node = Node::with_layout(layout);
             let kubelet = kubelet(&node);
             let line: Vec<String> = line.iter().map(|word| mounted(&node, word)).collect();
-            let endpoint = line
-                .iter()
-                .map(|word| word.trim_start_matches("--kubelet-registration-path="))
-                .find(|word| word.contains("/plugins/"))
-                .unwrap()
-                .to_owned();
+            let endpoint = endpoint(&line).to_owned();
             let csi = node.root().join("csi");
             let _driver =
                 FakeDriver::start_in_new_directory(csi.join("csi.sock"), Behaviour::named(name));
@@ -125,7 +131,7 @@ fn the_sidecars_of_well_known_drivers_start_unchanged_and_register() {
 }
 
 /// The unit that this project is to replace: node-driver-registrar by hand, and `ln -s`.
-fn hand_run(node: &Node, id: &str) -> Vec<String> {
+pub(crate) fn hand_run(node: &Node, id: &str) -> Vec<String> {
     let socket = node.csi_socket(id);
     let line = vec![
         format!("-csi-address={}", socket.display()),

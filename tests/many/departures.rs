@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use bed::kubelet::Counts;
-use bed::{Layout, stays};
+use bed::{Layout, eventually, stays};
 
 use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene, is_nothing};
 
@@ -75,6 +75,31 @@ fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for
         assert!(is_nothing(&scene.node.reg_socket(NAME)));
         scene.phase(OTHER, "registered");
     }
+}
+
+/// The process is there, and so is its connection with us; but nobody can reach it any more.
+#[test]
+fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
+    let scene = Scene::started(
+        Layout::TwoDirectories,
+        "[defaults]\nwithdraw_after = \"1s\"\n",
+    );
+    let kubelet = scene.kubelet();
+    let _driver = scene.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    fs::remove_dir_all(scene.directory(NAME)).unwrap();
+    eventually("it is said", SOON, || {
+        let logs = scene.registrar.logs();
+        let said = logs.contains("its directory is gone; withdrawn unless it is back within 1s");
+        said.then_some(()).ok_or(logs)
+    });
+    kubelet.wait_deregistered(NAME, SOON);
+    scene.wait_forgotten(NAME);
+    assert!(is_nothing(&scene.node.reg_socket(NAME)));
+    // Back as it was, it is found again.
+    let _again = scene.driver(NAME);
+    scene.phase(NAME, "registered");
 }
 
 #[test]

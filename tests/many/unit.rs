@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use bed::eventually;
+use bed::registrar::{chosen, clear_environment};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -18,9 +19,8 @@ pub(crate) struct Unit {
 
 /// The binary in an empty environment.
 pub(crate) fn command<A: AsRef<str>>(arguments: &[A]) -> Command {
-    let program = std::env::var_os("REGISTRAR_BIN").unwrap_or_else(|| PROGRAM.into());
-    let mut command = Command::new(program);
-    command.env_clear().stdin(Stdio::null());
+    let mut command = Command::new(chosen(PROGRAM));
+    clear_environment(&mut command).stdin(Stdio::null());
     for argument in arguments {
         command.arg(argument.as_ref());
     }
@@ -43,6 +43,11 @@ impl Unit {
         if let Some(runtime_dir) = runtime_dir {
             command.env("RUNTIME_DIRECTORY", runtime_dir);
         }
+        Unit::spawn(command, log)
+    }
+
+    /// Starts what the test has put together itself.
+    pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Unit {
         let child = command
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())

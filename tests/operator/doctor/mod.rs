@@ -3,6 +3,7 @@
 mod driver;
 mod forbidden;
 mod kubelet;
+mod places;
 
 use std::fs;
 use std::os::unix::net::UnixListener;

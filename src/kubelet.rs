@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
@@ -31,15 +32,29 @@ pub(crate) struct Process {
 impl Process {
     /// The process that has this pid now; none when it has ended or /proc does not show it.
     pub(crate) fn of(pid: u32) -> Option<Process> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Some(Process {
-            pid,
-            started: started(&stat)?,
-        })
+        Process::read(pid, read_stat(pid)).ok().flatten()
     }
 
     pub(crate) fn is_running(self) -> bool {
-        Process::of(self.pid) == Some(self)
+        self.is_said_to_run(read_stat(self.pid))
+    }
+
+    /// What cannot be looked at, such as for want of a file descriptor, has not ended for that.
+    fn is_said_to_run(self, stat: io::Result<String>) -> bool {
+        Process::read(self.pid, stat).map_or(true, |now| now == Some(self))
+    }
+
+    fn read(pid: u32, stat: io::Result<String>) -> io::Result<Option<Process>> {
+        match stat {
+            Ok(stat) => Ok(started(&stat).map(|started| Process { pid, started })),
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    || error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Resolves when the process has ended.
@@ -53,7 +68,7 @@ impl Process {
                 }
             }
             Ok(_) => {}
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {}
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
             Err(error) => {
                 tracing::debug!(%error, pid = self.pid, "no pidfd, so /proc is looked at");
                 self.gone_from_proc().await;
@@ -78,6 +93,10 @@ impl Process {
             sleep(LOOK_AGAIN).await;
         }
     }
+}
+
+fn read_stat(pid: u32) -> io::Result<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
 }
 
 /// The start time is the 22nd field; the second, the command's name in brackets, may hold anything.
@@ -146,6 +165,18 @@ mod tests {
             }
             .is_running()
         );
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_has_not_ended() {
+        let me = Process::of(std::process::id()).unwrap();
+        let failed = |errno: Errno| Err(io::Error::from(errno));
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS] {
+            assert!(me.is_said_to_run(failed(errno)), "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::SRCH] {
+            assert!(!me.is_said_to_run(failed(errno)), "{errno}");
+        }
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::discovery::{Discovery, found_now};
 use super::entry::Entry;
 use super::kubelets::Kubelets;
+use super::leftovers::Leftovers;
 use super::schedule::Schedule;
 use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, tell};
 use crate::config::Settings;
@@ -54,6 +55,7 @@ impl Supervisor {
             turns: Turns::new(),
             unanswered: Vec::new(),
             save_failing: false,
+            leftovers: Leftovers::new(),
             notifier: Notifier::new(),
             metrics: Metrics::new(),
             ready: false,

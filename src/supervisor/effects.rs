@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::journal::message_id;
 use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
-use crate::link::place::{self, Published};
+use crate::link::place::Published;
 use crate::name::DriverName;
 use crate::registration::Service;
 use crate::socket::{Knock, knock};
@@ -49,7 +49,7 @@ impl Supervisor {
             Effect::Announce(name, slot) => self.announce(id, &name, slot),
             Effect::Unlink(name, slot, identity) => {
                 let path = self.layout.link(&name, slot);
-                remove(&path, &identity);
+                self.remove(path, &identity);
                 None
             }
             Effect::Unserve(name, identity) => {
@@ -102,7 +102,7 @@ impl Supervisor {
             entry.service = None;
             entry.retired.clear();
         }
-        remove(&self.layout.socket(name), identity);
+        self.remove(self.layout.socket(name), identity);
         if self.names.get(name) == Some(id) {
             self.names.remove(name);
             self.poke_siblings(id, name);
@@ -110,10 +110,13 @@ impl Supervisor {
     }
 
     fn publish(&mut self, id: &DriverId, name: &DriverName, slot: Slot) -> Option<Event> {
-        let entry = self.entries.get_mut(id)?;
-        if entry.driver.links().is_some() {
+        if self.entries.get(id)?.driver.links().is_some() {
             return None;
         }
+        if self.lost_its_socket(id) {
+            return Some(Event::SocketSeen(Seen::NotOurs));
+        }
+        let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot);
         Some(match place.publish(entry.settings.on_live_owner) {
             Ok(Published { identity, made }) => {
@@ -142,6 +145,9 @@ impl Supervisor {
     }
 
     fn announce(&mut self, id: &DriverId, name: &DriverName, slot: Slot) -> Option<Event> {
+        if self.lost_its_socket(id) {
+            return Some(Event::SocketSeen(Seen::NotOurs));
+        }
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot);
         Some(match place.announce(entry.settings.on_live_owner) {
@@ -151,6 +157,16 @@ impl Supervisor {
                 Event::LinkPublished(identity)
             }
             Err(obstacle) => Event::LinkBlocked(obstacle),
+        })
+    }
+
+    /// The socket that should stand is not there. What was last seen may be a second old where
+    /// inotify is not to be had, and a kubelet never looks again at a link that leads nowhere.
+    fn lost_its_socket(&self, id: &DriverId) -> bool {
+        let socket = self.entries.get(id).and_then(|entry| entry.driver.serves());
+        socket.is_some_and(|(name, identity)| {
+            let found = Identity::of(&self.layout.socket(name));
+            found.is_err() || found.is_ok_and(|found| found != *identity)
         })
     }
 
@@ -214,14 +230,5 @@ async fn owner_ended(path: &Path) {
         // hangs up on silent callers is called more and more slowly.
         sleep(CALL_AGAIN.delay(calls)).await;
         calls += 1;
-    }
-}
-
-/// Removes a file of ours if it is still that file.
-pub(super) fn remove(path: &Path, identity: &Identity) {
-    match place::remove(path, identity) {
-        Ok(true) => tracing::debug!(path = %path.display(), "removed"),
-        Ok(false) => tracing::debug!(path = %path.display(), "not removed: it is no longer ours"),
-        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove what is ours"),
     }
 }

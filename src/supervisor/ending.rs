@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::effects::remove;
 use super::entry::Entry;
 use super::{DriverId, Subject, Supervisor};
 use crate::config::OnStop;
@@ -68,14 +67,19 @@ impl Supervisor {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        if let Some((name, slot, identity)) = entry.driver.links() {
-            remove(&self.layout.link(name, slot), identity);
-        }
-        if let Some((name, identity)) = entry.driver.serves() {
-            remove(&self.layout.socket(name), identity);
-        }
+        let link = entry.driver.links().map(|(name, slot, identity)| {
+            let path = self.layout.link(name, slot);
+            (path, identity.clone())
+        });
+        let socket = entry
+            .driver
+            .serves()
+            .map(|(name, identity)| (self.layout.socket(name), identity.clone()));
         entry.driver.was_withdrawn();
         entry.service = None;
+        for (path, identity) in link.into_iter().chain(socket) {
+            self.remove(path, &identity);
+        }
     }
 
     /// Ends all that runs for a driver, and leaves what stands on disk alone.

@@ -10,6 +10,7 @@ mod effects;
 mod ending;
 mod entry;
 mod kubelets;
+mod leftovers;
 mod requests;
 mod schedule;
 mod telling;
@@ -28,6 +29,7 @@ use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
 use self::entry::Entry;
 use self::kubelets::Kubelets;
+use self::leftovers::Leftovers;
 pub(crate) use self::requests::{Hand, Request};
 use self::schedule::Schedule;
 use crate::config::{Listen, Settings};
@@ -52,7 +54,7 @@ use crate::watch::{Change, Watcher};
 const TELL_AGAIN: Duration = Duration::from_millis(50);
 /// The slow look at everything, for what inotify cannot see.
 const RESYNC: Duration = Duration::from_secs(30);
-/// The same where inotify has no watch for us.
+/// The same where inotify has no watch for us, or a file system does not let us do what is due.
 const POLL: Duration = Duration::from_secs(1);
 /// How often drivers are asked again although nothing happened: one may hang with its connection
 /// open.
@@ -124,6 +126,7 @@ pub(crate) struct Supervisor {
     unanswered: Vec<oneshot::Sender<()>>,
     /// The state could not be written the last time.
     save_failing: bool,
+    leftovers: Leftovers,
     notifier: Notifier,
     metrics: Metrics,
     ready: bool,
@@ -348,6 +351,7 @@ impl Supervisor {
             self.notifier.alive();
             self.watcher.resync();
             self.look_at(Change::Everything);
+            self.remove_leftovers();
             if now >= self.next_check {
                 self.next_check = now + CHECK;
                 self.entries
@@ -359,7 +363,8 @@ impl Supervisor {
     }
 
     fn plan_resync(&mut self) {
-        let slow = if self.watcher.polled().next().is_some() {
+        let overdue = self.save_failing || !self.leftovers.is_empty();
+        let slow = if overdue || self.watcher.polled().next().is_some() {
             POLL
         } else {
             RESYNC
@@ -369,6 +374,11 @@ impl Supervisor {
             .life_sign_interval()
             .map_or(slow, |life| life.min(slow));
         self.next_resync = self.now() + interval;
+    }
+
+    /// Something has to be tried again soon.
+    fn hurry_resync(&mut self) {
+        self.next_resync = self.next_resync.min(self.now() + POLL);
     }
 
     fn next_wake(&self) -> Moment {

@@ -48,6 +48,9 @@ impl Supervisor {
                 if !std::mem::replace(&mut self.save_failing, true) {
                     tracing::warn!(%error, path = %path.display(), "cannot write the state; a restart may cost a registration");
                 }
+                // There may be no other occasion to write for months.
+                self.unsaved = true;
+                self.hurry_resync();
             }
         }
     }

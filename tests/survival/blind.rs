@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
+use bed::kubelet::Event;
 use bed::{Behaviour, FakeDriver, Node, Registrar, Release, eventually, stays};
 
 use crate::scene::{
@@ -156,6 +157,35 @@ fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
         start_again(&mut scene);
         scene.ends_registered(mark, 1, 0);
     });
+}
+
+/// Without inotify what is known is up to a second old. A kubelet drops a link that leads nowhere, and
+/// never looks again.
+#[test]
+fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
+    let mut scene = Scene::set(Release::V1_36, "");
+    let script = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' sh \"$@\"";
+    let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+        return;
+    };
+    scene.registrar = registrar;
+    let mut scene = scene.started();
+    assert!(scene.registrar.logs().contains("inotify cannot be had"));
+    for _ in 0..4 {
+        scene.driver.kill();
+        scene.kubelet.restart();
+        let link = scene.link();
+        eventually("the link goes", SOON, || !is_there(&link));
+        let mark = scene.kubelet.mark();
+        fs::remove_file(scene.node.reg_socket(NAME)).unwrap();
+        scene.driver.restart(Behaviour::named(NAME));
+        scene.wait_registered();
+        let dropped = scene.kubelet.events_since(
+            mark,
+            |event| matches!(event, Event::ErrorLine { text } if text.starts_with("stat file")),
+        );
+        assert_eq!(dropped, []);
+    }
 }
 
 /// The process behind the wrapper, and with it the lock, ends a little later than the wrapper.

@@ -1,36 +1,19 @@
 //! kill -9 at random moments, again and again: the next start heals, and nothing foreign is touched.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use bed::{Behaviour, Layout, Node, Release, Timing, eventually};
+use bed::dice::{given, new_seed};
+use bed::{Behaviour, Dice, Layout, Node, Release, Sentinels, Timing, eventually};
 
-use crate::scene::{KEEP, NAME, SOON, Scene, identity, kubelet};
-
-/// Numbers that the same seed gives again (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
+use crate::scene::{KEEP, NAME, SOON, Scene, kubelet};
 
 /// `SEED=…` plays one run again, as far as the machine's own timing allows.
 fn seed() -> u64 {
-    let given = std::env::var("SEED").ok().map(|text| text.parse().unwrap());
-    given.unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        u64::from(now.subsec_nanos()) | 1 << 40
-    })
+    given("SEED").unwrap_or_else(new_seed)
 }
 
 fn kills() -> u32 {
@@ -53,7 +36,7 @@ fn killed_at_any_moment_the_next_start_heals() {
     thread::scope(|scope| {
         for (number, (layout, release)) in (1..).zip(scenes) {
             let share = kills().div_ceil(3);
-            scope.spawn(move || loop_of_kills(layout, release, share, Dice(seed * number)));
+            scope.spawn(move || loop_of_kills(layout, release, share, Dice::new(seed ^ number)));
         }
     });
 }
@@ -66,7 +49,11 @@ fn loop_of_kills(layout: Layout, release: Release, kills: u32, mut dice: Dice) {
         ..Timing::faster(10)
     });
     let mut scene = Scene::with(node, settings, KEEP).started();
-    let (foreign, _listeners) = place_foreign_files(&scene.node);
+    let mut foreign = Sentinels::default();
+    foreign.plant(&scene.node.registry_dir());
+    if layout == Layout::TwoDirectories {
+        foreign.plant(&scene.node.kubelet_registry_dir());
+    }
     scene.registrar.kill9();
     for _ in 0..kills {
         scene.registrar.start();
@@ -86,11 +73,7 @@ fn loop_of_kills(layout: Layout, release: Release, kills: u32, mut dice: Dice) {
         "{layout:?} {release:?}: {kills} kills, healed in {:.1?}",
         start.elapsed()
     );
-    assert_eq!(
-        look_at(foreign.keys()),
-        foreign,
-        "something foreign was touched"
-    );
+    assert_eq!(foreign.touched(), Vec::<String>::new());
     no_temporary_file_stays(&scene.node);
     // The kubelet's ledger is a copy, and may lag behind the registrar's word.
     scene.settled(scene.kubelet.mark());
@@ -147,37 +130,6 @@ fn replace_link(scene: &Scene) {
     remove(&made);
     symlink(target, &made).unwrap();
     fs::rename(made, scene.link()).unwrap();
-}
-
-type Identities = BTreeMap<PathBuf, Option<(u64, u64, i64, i64)>>;
-
-fn look_at<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Identities {
-    paths
-        .into_iter()
-        .map(|path| (path.clone(), identity(path)))
-        .collect()
-}
-
-fn place_foreign_files(node: &Node) -> (Identities, Vec<UnixListener>) {
-    let mut paths = Vec::new();
-    let mut listeners = Vec::new();
-    for directory in [node.registry_dir(), node.kubelet_registry_dir()] {
-        let at = |name: &str| directory.join(format!("{}-{name}", paths.len()));
-        let (file, stale, living, dangling) = (
-            at("file-reg.sock"),
-            at("stale.sock"),
-            at("living.txt"),
-            at("link-reg.sock"),
-        );
-        fs::write(&file, "not ours").unwrap();
-        drop(UnixListener::bind(&stale).unwrap());
-        // Hidden from the kubelet, which would dial it.
-        let living = living.with_file_name(format!(".{}", paths.len()));
-        listeners.push(UnixListener::bind(&living).unwrap());
-        symlink("/nowhere/x-reg.sock", &dangling).unwrap();
-        paths.extend([file, stale, living, dangling]);
-    }
-    (look_at(&paths), listeners)
 }
 
 /// Names that only the middle of a change has.

@@ -16,6 +16,7 @@ mod kills;
 mod leftovers;
 mod matrix;
 mod owners;
+mod refused;
 mod scene;
 mod stand_in;
 mod state_file;

@@ -10,22 +10,30 @@
 //! - [`Registrar`]: the real binary, run as a process
 //! - [`Stranger`]: somebody on a socket who does not speak gRPC
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
-//! - [`View`]: a mount namespace, as a container has it
 //! - [`SidecarProcess`]: node-driver-registrar itself, or what takes its flags, as a process
+//! - [`View`]: a mount namespace, as a container has it
+//! - [`Mounts`]: mounts that only this thread and its children see
 //! - [`Footprint`]: what a process costs
+//! - [`Dice`]: numbers that the same seed gives again
+//! - [`Sentinels`]: foreign files that nobody may touch
+//! - [`script`]: a program written by the test
 //! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping
 
 mod channel;
 pub mod crowd;
+pub mod dice;
 pub mod driver;
 pub mod eventually;
 pub mod footprint;
 pub mod kubelet;
+pub mod mounts;
 pub mod node;
 pub mod notify_socket;
 pub mod proto;
 pub mod registrar;
+pub mod script;
+pub mod sentinels;
 pub mod sidecar;
 pub mod sidecar_process;
 pub mod status;
@@ -35,13 +43,16 @@ pub mod wire;
 mod worker;
 
 pub use crowd::{Crowd, Turn};
+pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
 pub use eventually::{eventually, never, stays};
 pub use footprint::Footprint;
 pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing};
+pub use mounts::Mounts;
 pub use node::{Layout, Node};
 pub use notify_socket::NotifySocket;
 pub use registrar::Registrar;
+pub use sentinels::Sentinels;
 pub use sidecar::Sidecar;
 pub use sidecar_process::SidecarProcess;
 pub use status::{DriverStatus, Status};

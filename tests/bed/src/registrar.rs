@@ -214,6 +214,12 @@ impl Registrar {
         self.footprint().rss_kb()
     }
 
+    /// The part of it that is the process' own, in KiB: not the program, which becomes resident
+    /// page by page as it is used.
+    pub fn private_kb(&self) -> u64 {
+        self.footprint().anonymous_kb()
+    }
+
     /// Threads of the process.
     pub fn thread_count(&self) -> u64 {
         self.footprint().thread_count()

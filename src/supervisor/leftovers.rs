@@ -1,0 +1,50 @@
+//! What is ours, no longer wanted, and could not be removed: it is tried again until it is gone.
+
+use std::path::{Path, PathBuf};
+
+use super::Supervisor;
+use crate::identity::Identity;
+use crate::link::place;
+
+/// Files that are to go, each told apart from any later one of its name.
+pub(super) type Leftovers = Vec<(PathBuf, Identity)>;
+
+impl Supervisor {
+    /// Removes a file of ours if it is still that file, now or as soon as the file system lets us.
+    pub(super) fn remove(&mut self, path: PathBuf, identity: &Identity) {
+        match place::remove(&path, identity) {
+            Ok(true) => tracing::debug!(path = %path.display(), "removed"),
+            Ok(false) => {
+                tracing::debug!(path = %path.display(), "not removed: it is no longer ours");
+            }
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "cannot remove what is ours; trying again");
+                self.leftovers.push((path, identity.clone()));
+                self.hurry_resync();
+            }
+        }
+    }
+
+    pub(super) fn remove_leftovers(&mut self) {
+        for (path, identity) in std::mem::take(&mut self.leftovers) {
+            if self.stands(&path) {
+                continue;
+            }
+            match place::remove(&path, &identity) {
+                Ok(_) => tracing::info!(path = %path.display(), "removed what was left over"),
+                // It was told when it first failed.
+                Err(_) => self.leftovers.push((path, identity)),
+            }
+        }
+    }
+
+    /// A driver that came back under its old name has taken the file up again.
+    fn stands(&self, path: &Path) -> bool {
+        self.entries.values().any(|entry| {
+            let link = entry.driver.links();
+            let socket = entry.driver.serves();
+            link.is_some_and(|(name, slot, _)| self.layout.link(name, slot) == path)
+                || socket.is_some_and(|(name, _)| self.layout.socket(name) == path)
+        })
+    }
+}

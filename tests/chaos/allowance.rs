@@ -1,0 +1,62 @@
+//! What the faults of a round may cost the cluster at most.
+
+use bed::kubelet::Counts;
+
+use crate::fault::{DRIVERS, Fault, Place, Squatter, Victim};
+
+/// Registrations and de-registrations that the faults so far justify.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowance {
+    registrations: usize,
+    deregistrations: usize,
+    /// Drivers that may not be registered at this moment. Whatever happens to one in the middle of
+    /// its registration may undo it.
+    moving: usize,
+}
+
+impl Allowance {
+    pub(crate) fn add(&mut self, fault: Fault) {
+        let (registrations, deregistrations) = cost(fault);
+        self.registrations += self.moving + registrations;
+        self.deregistrations += self.moving + deregistrations;
+        self.moving = (self.moving + registrations).min(DRIVERS);
+    }
+
+    /// So many drivers came up anew to be well again.
+    pub(crate) fn add_recoveries(&mut self, drivers: usize) {
+        if self.moving > 0 {
+            self.registrations += drivers;
+            self.deregistrations += drivers;
+        }
+    }
+
+    /// Why the cluster has seen too much.
+    pub(crate) fn check(self, counts: Counts) -> Result<(), String> {
+        let seen = (counts.registrations, counts.deregistrations);
+        if seen.0 <= self.registrations && seen.1 <= self.deregistrations {
+            return Ok(());
+        }
+        Err(format!(
+            "the kubelet registered and de-registered {seen:?} times, and the faults justify ({}, {})",
+            self.registrations, self.deregistrations
+        ))
+    }
+}
+
+/// Registrations and de-registrations that follow from a fault that comes alone, as in the table of
+/// docs/survival.md.
+fn cost(fault: Fault) -> (usize, usize) {
+    match fault {
+        Fault::DriverRenamed(_) | Fault::DriverOtherNodeId(_) => (1, 1),
+        Fault::KubeletKilled | Fault::KubeletRestarts(_) => (DRIVERS, 0),
+        Fault::Deleted(Victim::PluginsRegistry) => (DRIVERS, DRIVERS),
+        // A kubelet that dials a foreign socket comes through to ours when that takes its place, and
+        // only then sees that the link is another one.
+        Fault::Squatted(Place::Link(_), Squatter::Living | Squatter::Dead) => (2, 2),
+        Fault::Deleted(Victim::Link(_))
+        | Fault::Squatted(Place::Link(_), _)
+        | Fault::EventsLost(_)
+        | Fault::NotifyLost => (1, 1),
+        _ => (0, 0),
+    }
+}

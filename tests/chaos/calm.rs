@@ -1,0 +1,200 @@
+//! The calm: everything is healthy again, and then the invariants have to hold.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bed::kubelet::Mark;
+
+use crate::disk::{Disk, disperse};
+use crate::fault::Directory;
+use crate::happening::CROWD;
+use crate::party::Party;
+use crate::scene::{SOON, Scene, inode};
+
+/// A look at the status is a process of its own, so not at every moment.
+const LOOK_AGAIN: Duration = Duration::from_millis(60);
+/// Three rounds of the kubelet: what it has seen, it has done.
+const STEADY: Duration = Duration::from_millis(300);
+/// Calls of the kubelet, questions of ours, and what the runtime opens for a moment.
+const MORE_DESCRIPTORS: usize = 6;
+/// A build without optimisation, and a heap that has seen everything at once.
+const MORE_KB: u64 = 8 << 10;
+
+/// What the daemon needs when nothing has happened to it yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footprint {
+    descriptors: usize,
+    private_kb: u64,
+}
+
+impl Scene {
+    /// Ends every fault that has not ended by itself. Tells how many drivers came up anew for that.
+    pub(crate) fn heal(&mut self) -> usize {
+        for disk in Disk::ALL {
+            self.free(disk);
+        }
+        for (path, directory) in self.covered.drain(..).rev() {
+            self.mounts.as_mut().unwrap().unmount(&path);
+            // It may have come up on what was mounted there.
+            if let Directory::Plugin(which) = directory {
+                self.parties[which].is_harmed();
+            }
+        }
+        let mut crowded = self.shared_directories();
+        crowded.push(self.node.plugins_dir());
+        crowded
+            .iter()
+            .for_each(|directory| disperse(directory, CROWD));
+        for taken in self.squatters.drain(..) {
+            // What was dead may have been replaced, and that is not the test's to remove.
+            if inode(&taken.path) == Some(taken.inode) {
+                fs::remove_dir(&taken.path)
+                    .or_else(|_| fs::remove_file(&taken.path))
+                    .unwrap();
+            }
+        }
+        if let Some(limit) = self.limit.take() {
+            self.set_limit(limit);
+        }
+        self.set_clock(0);
+        self.thaw();
+        self.kubelet.fault(|faults| *faults = Default::default());
+        if self.kubelet_is_down || self.kubelet_is_blind {
+            self.restart_kubelet(self.kubelet.settings().release);
+        }
+        for directory in std::mem::take(&mut self.bare) {
+            fs::create_dir_all(&directory).unwrap();
+            self.sentinels.plant(&directory);
+        }
+        let recovered = self.parties.iter_mut().filter_map(Party::recover).count();
+        if self.registrar_is_down {
+            self.start(None);
+        }
+        recovered
+    }
+
+    /// Waits until all is as it should be, and not only for a moment.
+    pub(crate) fn wait_calm(&mut self) {
+        let start = Instant::now();
+        let mut calm_since = None;
+        loop {
+            let late = start.elapsed() >= SOON;
+            self.start_if_ended();
+            let troubles = self.troubles();
+            if troubles.is_empty() {
+                if calm_since.get_or_insert_with(Instant::now).elapsed() >= STEADY {
+                    self.run_was_full = false;
+                    return;
+                }
+            } else {
+                calm_since = None;
+            }
+            assert!(!late, "not within {SOON:?}: {troubles:#?}");
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// What is not as it should be.
+    fn troubles(&self) -> Vec<String> {
+        let mut troubles = self.kubelet_troubles();
+        if troubles.is_empty() {
+            troubles = self.status_troubles();
+        }
+        if troubles.is_empty() {
+            troubles = self.strays();
+        }
+        troubles
+    }
+
+    fn kubelet_troubles(&self) -> Vec<String> {
+        let wanted: BTreeMap<String, String> = self
+            .parties
+            .iter()
+            .map(|party| (party.name(), party.socket().display().to_string()))
+            .collect();
+        let registered = self.kubelet.registered();
+        if registered != wanted {
+            return vec![format!("the kubelet has {registered:#?}, not {wanted:#?}")];
+        }
+        let cluster = self.kubelet.cluster();
+        let stale = self.parties.iter().filter_map(|party| {
+            let entry = cluster.csi_node.get(&party.name());
+            let known = entry.map(|entry| entry.node_id.as_str());
+            (known != Some(&party.node_id()))
+                .then(|| format!("{}: the cluster knows {known:?}", party.id))
+        });
+        stale.collect()
+    }
+
+    fn status_troubles(&self) -> Vec<String> {
+        let Some(status) = self.registrar.status() else {
+            return vec!["no daemon answers".to_owned()];
+        };
+        let mut troubles = Vec::new();
+        if status.drivers.len() != self.parties.len() {
+            troubles.push(format!("{} drivers in the status", status.drivers.len()));
+        }
+        for party in &self.parties {
+            let socket = party.socket().display().to_string();
+            let agrees = status.driver(&party.id).is_some_and(|driver| {
+                driver.phase == "registered"
+                    && driver.name == Some(party.name())
+                    && driver.node_id == Some(party.node_id())
+                    && driver.endpoint.as_ref() == Some(&socket)
+                    && driver
+                        .reason
+                        .as_ref()
+                        .is_some_and(|reason| !reason.contains("does not answer"))
+            });
+            if !agrees {
+                troubles.push(format!("{:#?}", status.driver(&party.id)));
+            }
+        }
+        troubles
+    }
+
+    /// What the daemon needs now.
+    pub(crate) fn footprint(&self) -> Footprint {
+        Footprint {
+            descriptors: self.registrar.fd_count(),
+            private_kb: self.registrar.private_kb(),
+        }
+    }
+
+    /// Nothing foreign was touched, nothing is left over, and nothing was said that needs somebody.
+    pub(crate) fn check(&self, usual: Footprint, explained: &[&str]) {
+        assert_eq!(self.sentinels.touched(), Vec::<String>::new());
+        let start = Instant::now();
+        loop {
+            let now = self.footprint();
+            if now.descriptors <= usual.descriptors + MORE_DESCRIPTORS
+                && now.private_kb <= usual.private_kb + MORE_KB
+            {
+                break;
+            }
+            assert!(start.elapsed() < SOON, "{now:?} in place of {usual:?}");
+            thread::sleep(LOOK_AGAIN);
+        }
+        let log = self.registrar.logs();
+        let bad = log.lines().filter(|line| {
+            line.contains("panicked at")
+                || line.contains(" ERROR ") && !explained.iter().any(|words| line.contains(words))
+        });
+        let bad: Vec<&str> = bad.collect();
+        assert!(bad.is_empty(), "{bad:#?}");
+    }
+
+    /// The cluster sees nothing for longer than the first of our timers.
+    pub(crate) fn stays_calm(&mut self, during: Duration, mark: Mark) {
+        let seen = |scene: &Scene| {
+            let counts = scene.kubelet.counts_since(mark);
+            (counts.registrations, counts.deregistrations)
+        };
+        let before = seen(self);
+        thread::sleep(during);
+        self.wait_calm();
+        assert_eq!(seen(self), before, "the kubelet had more to do in the calm");
+    }
+}

@@ -1,0 +1,123 @@
+//! The file systems of the node, each of which can be full or read-only.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bed::{Mounts, Node};
+
+/// Room for a crowd, and little more: a disk has to be full soon.
+const FILES: u32 = 9000;
+const BYTES: u32 = 4 << 20;
+const FILLER: &str = "filler";
+
+/// One file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    /// plugins_dir and registry_dir.
+    Storage,
+    Kubelet,
+    /// The runtime directory.
+    Run,
+}
+
+impl Disk {
+    pub(crate) const ALL: [Disk; 3] = [Disk::Storage, Disk::Kubelet, Disk::Run];
+
+    pub(crate) fn path(self, node: &Node) -> PathBuf {
+        match self {
+            Disk::Storage => node.root().join("vdata"),
+            Disk::Kubelet => node.kubelet_root(),
+            Disk::Run => node.runtime_dir(),
+        }
+    }
+
+    /// Makes it a file system of its own.
+    pub(crate) fn mount(self, node: &Node, mounts: &mut Mounts) {
+        let path = self.path(node);
+        fs::create_dir_all(&path).unwrap();
+        mounts.tmpfs(&path, FILES, BYTES);
+    }
+
+    /// Takes all bytes and all files that are left.
+    pub(crate) fn fill(self, node: &Node) {
+        let filler = self.path(node).join(FILLER);
+        let full = File::create(&filler)
+            .and_then(|mut file| fill(&mut file))
+            .and_then(|()| crowd(&self.path(node), FILLER, usize::MAX));
+        match full {
+            Ok(()) => panic!("{} is never full", filler.display()),
+            Err(error) if is_in_the_way(&error) => {}
+            Err(error) => panic!("fill {}: {error}", filler.display()),
+        }
+    }
+
+    /// Gives all of it back, and lets everybody write.
+    pub(crate) fn free(self, node: &Node, mounts: &Mounts) {
+        let path = self.path(node);
+        mounts.read_only(&path, false).unwrap();
+        disperse(&path, FILLER);
+    }
+}
+
+fn fill(file: &mut File) -> io::Result<()> {
+    let block = [0; 4096];
+    loop {
+        match file.write_all(&block) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// So many empty files with this in front of their names.
+pub(crate) fn crowd(directory: &Path, name: &str, count: usize) -> io::Result<()> {
+    for number in 0..count {
+        File::create(directory.join(format!("{name}-{number}")))?;
+    }
+    Ok(())
+}
+
+/// Removes every file with this in front of its name; the directory may be gone.
+pub(crate) fn disperse(directory: &Path, name: &str) {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Err(error) => panic!("read {}: {error}", directory.display()),
+    };
+    for entry in entries.map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().starts_with(name) {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+/// A fault may be in the way of another, which then does not happen.
+pub(crate) fn is_in_the_way(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound,
+        ReadOnlyFilesystem, ResourceBusy, StorageFull,
+    };
+    matches!(
+        error.kind(),
+        AlreadyExists
+            | DirectoryNotEmpty
+            | IsADirectory
+            | NotADirectory
+            | NotFound
+            | ReadOnlyFilesystem
+            | ResourceBusy
+            | StorageFull
+    )
+}
+
+/// Goes on where a fault is in the way.
+#[track_caller]
+pub(crate) fn attempt(result: io::Result<()>) {
+    if let Err(error) = result
+        && !is_in_the_way(&error)
+    {
+        panic!("{error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! What can go wrong, and how one such thing is chosen.
+
+use bed::{Dice, Layout, Release};
+
+use crate::disk::Disk;
+
+/// How many drivers there are.
+pub(crate) const DRIVERS: usize = 4;
+
+/// A driver, by its number.
+pub(crate) type Which = usize;
+
+/// One thing that goes wrong. What does not end by itself lasts until the calm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    DriverKilled(Which),
+    DriverStopped(Which),
+    DriverMute(Which),
+    DriverHangs(Which),
+    DriverFails(Which),
+    DriverRestarts(Which),
+    DriverRenamed(Which),
+    DriverOtherNodeId(Which),
+    KubeletKilled,
+    KubeletRestarts(Release),
+    KubeletRefuses,
+    KubeletApiFails,
+    KubeletSlow,
+    KubeletPaused,
+    NotifyLost,
+    OurKill,
+    OurKillAndAbsence,
+    OurRestart,
+    OurSigstop,
+    OurReload,
+    OurStartWithout(Scarce),
+    Deleted(Victim),
+    Squatted(Place, Squatter),
+    MountedOver(Directory),
+    ReadOnly(Disk),
+    NoSpace(Disk),
+    /// So many descriptors more than are open.
+    FewDescriptors(u64),
+    /// The kernel's queue of events is full; what happens after that is told to nobody.
+    EventsLost(Which),
+    /// The wall clock is off by so many seconds.
+    ClockSteps(i64),
+    /// Thousands of files that are no concern of ours.
+    Crowd,
+}
+
+/// What a start may lack of inotify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scarce {
+    Instances,
+    Watches,
+}
+
+/// What is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Link(Which),
+    RegSock(Which),
+    CsiSock(Which),
+    PluginDirectory(Which),
+    RegistryDir,
+    PluginsRegistry,
+}
+
+/// A place of ours that somebody else takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Link(Which),
+    Socket(Which),
+}
+
+/// Who takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Squatter {
+    Living,
+    Dead,
+    Dangling,
+    File,
+    Directory,
+}
+
+/// What is mounted over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Directory {
+    Registry,
+    Plugin(Which),
+}
+
+/// What this run allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) layout: Layout,
+    /// Mounts and user namespaces can be had.
+    pub(crate) root: bool,
+    /// The daemon's wall clock can be set.
+    pub(crate) clock: bool,
+}
+
+impl Fault {
+    /// The next fault. The same numbers give the same fault on the same terms.
+    pub(crate) fn roll(dice: &mut Dice, terms: Terms) -> Fault {
+        loop {
+            let fault = Fault::any(dice);
+            if fault.is_possible(terms) {
+                return fault;
+            }
+        }
+    }
+
+    fn any(dice: &mut Dice) -> Fault {
+        let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
+        match dice.below(34) {
+            0 => Fault::DriverKilled(which),
+            1 => Fault::DriverStopped(which),
+            2 => Fault::DriverMute(which),
+            3 => Fault::DriverHangs(which),
+            4 => Fault::DriverFails(which),
+            5 => Fault::DriverRestarts(which),
+            6 => Fault::DriverRenamed(which),
+            7 => Fault::DriverOtherNodeId(which),
+            8 => Fault::KubeletKilled,
+            9 | 10 => Fault::KubeletRestarts(dice.pick(&Release::ALL)),
+            11 => Fault::KubeletRefuses,
+            12 => Fault::KubeletApiFails,
+            13 => Fault::KubeletSlow,
+            14 => Fault::KubeletPaused,
+            15 => Fault::NotifyLost,
+            16 => Fault::OurKill,
+            17 => Fault::OurKillAndAbsence,
+            18 => Fault::OurRestart,
+            19 => Fault::OurSigstop,
+            20 => Fault::OurReload,
+            21 => Fault::OurStartWithout(dice.pick(&[Scarce::Instances, Scarce::Watches])),
+            22..=24 => Fault::Deleted(Victim::any(dice, which)),
+            25 | 26 => Fault::Squatted(
+                dice.pick(&[Place::Link(which), Place::Socket(which)]),
+                dice.pick(&[
+                    Squatter::Living,
+                    Squatter::Dead,
+                    Squatter::Dangling,
+                    Squatter::File,
+                    Squatter::Directory,
+                ]),
+            ),
+            27 => Fault::MountedOver(dice.pick(&[Directory::Registry, Directory::Plugin(which)])),
+            // A file system with a file open for writing, such as our lock, cannot be made read-only.
+            28 => Fault::ReadOnly(dice.pick(&[Disk::Storage, Disk::Kubelet])),
+            29 => Fault::NoSpace(dice.pick(&Disk::ALL)),
+            30 => Fault::FewDescriptors(dice.below(3)),
+            31 => Fault::EventsLost(which),
+            32 => Fault::ClockSteps(dice.pick(&[-1_000_000, -70, 90, 2_000_000])),
+            _ => Fault::Crowd,
+        }
+    }
+
+    fn is_possible(self, terms: Terms) -> bool {
+        let registry_is_ours = terms.layout == Layout::TwoDirectories;
+        match self {
+            Fault::Deleted(Victim::RegistryDir) => registry_is_ours,
+            Fault::MountedOver(Directory::Registry) => registry_is_ours && terms.root,
+            Fault::MountedOver(Directory::Plugin(_))
+            | Fault::ReadOnly(_)
+            | Fault::NoSpace(_)
+            | Fault::OurStartWithout(_) => terms.root,
+            Fault::ClockSteps(_) => terms.clock,
+            _ => true,
+        }
+    }
+}
+
+impl Victim {
+    fn any(dice: &mut Dice, which: Which) -> Victim {
+        dice.pick(&[
+            Victim::Link(which),
+            Victim::RegSock(which),
+            Victim::CsiSock(which),
+            Victim::PluginDirectory(which),
+            Victim::RegistryDir,
+            Victim::PluginsRegistry,
+        ])
+    }
+}

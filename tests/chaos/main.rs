@@ -1,0 +1,70 @@
+//! Chaos: everything that goes wrong on a node, in an order that a seed chooses, on the real binary.
+//!
+//! A run is made of rounds: a few faults, then a calm in which everything is healthy again and the
+//! invariants have to hold. `CHAOS_SEED=…` plays one run again, as far as the machine's own timing
+//! allows; `CHAOS_SECONDS=…` says for how long new rounds begin. docs/survival.md tells what is
+//! thrown and what is asserted.
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a panic with its line is the report"
+)]
+
+mod allowance;
+mod calm;
+mod disk;
+mod fault;
+mod happening;
+mod party;
+mod run;
+mod scene;
+mod strays;
+
+use std::thread;
+use std::time::Duration;
+
+use bed::dice::{given, new_seed};
+
+bed::kubelet_process!();
+
+/// Played each time: both layouts, with and without a clock that steps.
+const FIXED: [u64; 4] = [2, 5, 7, 13];
+/// How long new rounds begin; the last one, and its calm, come on top.
+const SHORT: u64 = 15;
+const LONG: u64 = 40;
+
+fn seconds(usual: u64) -> Duration {
+    Duration::from_secs(given("CHAOS_SECONDS").unwrap_or(usual))
+}
+
+/// A few at a time: most of a run is waiting for somebody's second to pass.
+fn run_all(seeds: &[u64], at_once: usize, length: Duration) {
+    for some in seeds.chunks(at_once) {
+        thread::scope(|scope| {
+            for seed in some {
+                thread::Builder::new()
+                    .name(format!("CHAOS_SEED={seed}"))
+                    .spawn_scoped(scope, move || run::run(*seed, length))
+                    .unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn whatever_happens_the_next_calm_finds_every_driver_registered() {
+    match given("CHAOS_SEED") {
+        Some(seed) => run_all(&[seed], 1, seconds(SHORT)),
+        None => {
+            let seeds: Vec<u64> = FIXED.into_iter().chain([new_seed()]).collect();
+            run_all(&seeds, seeds.len(), seconds(SHORT));
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes ten minutes"]
+fn fifty_seeds() {
+    let first = given("CHAOS_SEED").unwrap_or_else(new_seed);
+    let seeds: Vec<u64> = (0..50).map(|number| first.wrapping_add(number)).collect();
+    run_all(&seeds, 5, seconds(LONG));
+}

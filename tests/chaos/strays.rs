@@ -1,0 +1,112 @@
+//! What lies in the directories of the node, and what of it should not.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use bed::Layout;
+
+use crate::party::Party;
+use crate::scene::Scene;
+
+impl Scene {
+    /// Files that are neither ours, in their place and of this hour, nor put there by the test;
+    /// and what is missing or wrong.
+    pub(crate) fn strays(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut ours = BTreeSet::new();
+        for party in &self.parties {
+            let name = party.name();
+            let links = self.links_of(&name);
+            if links.len() != 1 {
+                faults.push(format!("{name} has the links {links:?}"));
+            }
+            let target = match self.terms.layout {
+                Layout::TwoDirectories => self.node.reg_socket(&name),
+                Layout::OneDirectory => PathBuf::from(format!(".{name}-reg.sock")),
+            };
+            for link in &links {
+                match fs::read_link(link) {
+                    Ok(held) if held == target => {}
+                    other => faults.push(format!("{} holds {other:?}", link.display())),
+                }
+            }
+            // The file alone may be what a mount had hidden, with nobody behind it.
+            if let Err(error) = UnixStream::connect(self.node.reg_socket(&name)) {
+                faults.push(format!("nobody serves {name}: {error}"));
+            }
+            ours.extend(links);
+            ours.insert(self.node.reg_socket(&name));
+        }
+        for file in ["control.sock", "http.sock", "lock", "state.json"] {
+            ours.insert(self.node.runtime_dir().join(file));
+        }
+        let kubelet = self.node.kubelet_root();
+        ours.extend(["plugins_registry", "pod-resources"].map(|name| kubelet.join(name)));
+        let foreign = self
+            .directories()
+            .into_iter()
+            .flat_map(|directory| entries(&directory))
+            .filter(|path| !ours.contains(path) && !self.sentinels.contains(path))
+            .filter(|path| !self.was_out_of_reach(path));
+        faults.extend(foreign.map(|path| format!("{} is a stray", path.display())));
+        let missing = ours.iter().filter(|path| path.symlink_metadata().is_err());
+        faults.extend(missing.map(|path| format!("{} is missing", path.display())));
+        faults
+    }
+
+    /// A socket that a driver gave up while something was mounted over it. Nobody listens there, and
+    /// the next start removes it.
+    fn was_out_of_reach(&self, path: &Path) -> bool {
+        let mut names = self.parties.iter().flat_map(Party::names);
+        self.registry_was_hidden
+            && names.any(|name| self.node.reg_socket(&name) == path)
+            && UnixStream::connect(path).is_err()
+    }
+
+    fn directories(&self) -> BTreeSet<PathBuf> {
+        BTreeSet::from([
+            self.node.registry_dir(),
+            self.node.kubelet_registry_dir(),
+            self.node.kubelet_root(),
+            self.node.runtime_dir(),
+        ])
+    }
+
+    /// The plain one, and those that a kubelet in its back-off was given instead.
+    fn links_of(&self, name: &str) -> Vec<PathBuf> {
+        let fresh = format!("{name}_");
+        let is_one = |path: &PathBuf| {
+            let file = path.file_name().unwrap().to_string_lossy().into_owned();
+            file.ends_with("-reg.sock") && file.starts_with(&fresh)
+                || file == format!("{name}-reg.sock")
+        };
+        let all = entries(&self.node.kubelet_registry_dir());
+        all.into_iter().filter(is_one).collect()
+    }
+
+    /// Everything in the directories, for a report.
+    pub(crate) fn listings(&self) -> String {
+        let mut text = String::new();
+        for directory in self.directories() {
+            text += &format!("{}:\n", directory.display());
+            for path in entries(&directory) {
+                let name = path.file_name().map(OsString::from).unwrap_or_default();
+                let target = fs::read_link(&path).map(|to| format!(" -> {}", to.display()));
+                text += &format!("  {}{}\n", name.display(), target.unwrap_or_default());
+            }
+        }
+        text
+    }
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,74 @@
+//! What goes on all the time: drivers come and go, links are deleted, and people look.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use bed::{Dice, Release};
+use nix::sys::signal::Signal;
+
+use crate::scene::{DRIVERS, Scene, kubelet, name};
+
+/// Between two things that happen: a core is not to be kept busy by this.
+const PAUSE: Duration = Duration::from_millis(40);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Scene {
+    /// One thing that happens, and a pause.
+    pub(crate) fn churn(&mut self, dice: &mut Dice) {
+        let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
+        match dice.below(200) {
+            0..100 => {
+                let behaviour = self.drivers[which].behaviour();
+                self.drivers[which].restart(behaviour);
+            }
+            100..115 => remove(&self.node.link(&name(which))),
+            115..130 => remove(&self.node.reg_socket(&name(which))),
+            130..150 => scrape(&self.node.runtime_dir().join("http.sock")),
+            150..160 => {
+                let status = self.registrar.run_cli(["status"]);
+                assert!(!status.stdout.is_empty(), "{status:?}");
+            }
+            160..165 => {
+                let done = self.registrar.run_cli(["reannounce", &name(which)]);
+                assert!(done.status.success(), "{done:?}");
+            }
+            165..168 => self.registrar.signal(Signal::SIGHUP),
+            168..170 => {
+                let release = dice.pick(&Release::ALL);
+                self.kubelet.restart_as(kubelet(&self.node, release));
+            }
+            // Somebody who connects and says nothing.
+            170..180 => drop(UnixStream::connect(self.node.reg_socket(&name(which)))),
+            180..190 => drop(UnixStream::connect(
+                self.node.runtime_dir().join("control.sock"),
+            )),
+            _ => {}
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+fn remove(path: &std::path::Path) {
+    match fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => panic!("remove {}: {error}", path.display()),
+    }
+}
+
+/// As Prometheus does.
+fn scrape(socket: &std::path::Path) {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let rows = answer.matches("nsdr_driver_up{").count();
+    assert_eq!(rows, DRIVERS);
+}

@@ -1,0 +1,100 @@
+//! A file system that refuses for a while: what was due is done as soon as it lets us.
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use bed::{Behaviour, Mounts, Node, Release, eventually};
+
+use crate::scene::{KEEP, NAME, SOON, Scene, is_there, kubelet};
+
+const OTHER: &str = "renamed.csi.paas.cucloud";
+
+/// A mount namespace of this test's own. Nothing without root, which `tests/run` has.
+fn mounts() -> Option<Mounts> {
+    let mounts = Mounts::private();
+    if mounts.is_none() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "this takes root, and nothing may be skipped in CI"
+        );
+        eprintln!("skipped: this takes root");
+    }
+    mounts
+}
+
+#[test]
+fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
+    let Some(mut mounts) = mounts() else { return };
+    let node = Node::new();
+    fs::create_dir(node.kubelet_root()).unwrap();
+    mounts.tmpfs(&node.kubelet_root(), 1000, 1 << 20);
+    let settings = kubelet(&node, Release::V1_36);
+    let mut scene = Scene::with(node, settings, KEEP).started();
+    mounts.read_only(&scene.node.kubelet_root(), true).unwrap();
+    scene.driver.restart(Behaviour::named(OTHER));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    assert!(is_there(&scene.link()), "the file system is read-only");
+    mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
+    let link = scene.link();
+    eventually("the old link goes", SOON, || !is_there(&link));
+    scene.kubelet.wait_deregistered(NAME, SOON);
+    scene.kubelet.wait_registered(OTHER, SOON);
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+#[test]
+fn a_driver_that_takes_its_name_up_again_keeps_the_link_that_could_not_be_removed() {
+    let Some(mut mounts) = mounts() else { return };
+    let node = Node::new();
+    fs::create_dir(node.kubelet_root()).unwrap();
+    mounts.tmpfs(&node.kubelet_root(), 1000, 1 << 20);
+    let settings = kubelet(&node, Release::V1_36);
+    let mut scene = Scene::with(node, settings, KEEP).started();
+    mounts.read_only(&scene.node.kubelet_root(), true).unwrap();
+    for name in [OTHER, NAME] {
+        scene.driver.restart(Behaviour::named(name));
+        scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(name));
+    }
+    mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
+    scene.wait_registered();
+    scene.settled(scene.kubelet.mark());
+    scene.wait_registered();
+    assert!(is_there(&scene.link()));
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+#[test]
+fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
+    let Some(mut mounts) = mounts() else { return };
+    let node = Node::new();
+    mounts.tmpfs(&node.runtime_dir(), 1000, 64 << 10);
+    let settings = kubelet(&node, Release::V1_36);
+    let mut scene = Scene::with(node, settings, KEEP).started();
+    let filler = scene.node.runtime_dir().join("filler");
+    let mut file = File::create(&filler).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+    drop(file);
+
+    let mut other = Behaviour::named(NAME);
+    other.node_id = "node-2".to_owned();
+    let mark = scene.kubelet.mark();
+    scene.driver.restart(other);
+    scene.ends_registered(mark, 1, 1);
+    assert!(scene.registrar.logs().contains("cannot write the state"));
+    fs::remove_file(&filler).unwrap();
+    let state = scene.node.runtime_dir().join("state.json");
+    eventually("the state is written", SOON, || {
+        fs::read_to_string(&state).is_ok_and(|state| state.contains("node-2"))
+    });
+
+    let mark = scene.kubelet.mark();
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.ends_registered(mark, 0, 0);
+    drop(scene.registrar);
+    drop(mounts);
+}

@@ -81,7 +81,7 @@ fn get_info(socket: &std::path::Path, authority: &str) -> Vec<u8> {
 #[test]
 fn the_path_of_the_socket_is_taken_for_an_authority() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
     let link = scene.node.link(NAME);
     let raw = link.display().to_string();

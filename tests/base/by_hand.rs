@@ -9,7 +9,7 @@ fn reannounce_makes_the_kubelet_register_once_more() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = Scene::registered(layout);
         let mark = kubelet.mark();
-        scene.command(&["reannounce", NAME]);
+        scene.registrar.succeed(&["reannounce", NAME]);
         scene
             .registrar
             .wait_driver("registered again", NAME, SOON, |driver| {
@@ -25,7 +25,7 @@ fn reannounce_makes_the_kubelet_register_once_more() {
 fn a_withdrawal_lasts_over_a_restart_until_publish() {
     in_both_layouts(|layout| {
         let (mut scene, _driver, kubelet) = Scene::registered(layout);
-        scene.command(&["withdraw", NAME]);
+        scene.registrar.succeed(&["withdraw", NAME]);
         kubelet.wait_deregistered(NAME, SOON);
         scene.reason(
             NAME,
@@ -43,7 +43,7 @@ fn a_withdrawal_lasts_over_a_restart_until_publish() {
             scene.phase(NAME, "withdrawn");
             assert!(is_nothing(&scene.node.link(NAME)));
         }
-        scene.command(&["publish", NAME]);
+        scene.registrar.succeed(&["publish", NAME]);
         kubelet.wait_registered(NAME, SOON);
         scene.phase(NAME, "registered");
     });
@@ -52,11 +52,11 @@ fn a_withdrawal_lasts_over_a_restart_until_publish() {
 #[test]
 fn a_driver_may_be_called_by_the_name_that_it_gives() {
     let scene = Scene::started(Layout::TwoDirectories, &["some-id"], "");
-    let _driver = scene.behaving("some-id", bed::Behaviour::named(NAME));
+    let _driver = scene.node.behaving("some-id", bed::Behaviour::named(NAME));
     scene.wait_published(NAME);
-    scene.command(&["withdraw", NAME]);
+    scene.registrar.succeed(&["withdraw", NAME]);
     scene.phase("some-id", "withdrawn");
-    scene.command(&["publish", "some-id"]);
+    scene.registrar.succeed(&["publish", "some-id"]);
     scene.wait_published(NAME);
 }
 

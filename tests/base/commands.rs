@@ -54,7 +54,7 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
 fn status_knows_everything_of_a_registered_driver() {
     in_both_layouts(|layout| {
         let (scene, driver, _kubelet) = Scene::registered(layout);
-        let output = scene.command(&["status", "--json"]);
+        let output = scene.registrar.succeed(&["status", "--json"]);
         let status: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(status["ready"], true);
         assert_eq!(status["kubelet"]["pid"], std::process::id());
@@ -81,7 +81,7 @@ fn status_knows_everything_of_a_registered_driver() {
             counts.map(|count| shown[count].as_u64().unwrap()),
             [1, 0, 1, 0]
         );
-        let table = stdout(&scene.command(&["status"]));
+        let table = stdout(&scene.registrar.succeed(&["status"]));
         assert!(
             table.contains(NAME) && table.contains("registered"),
             "{table}"
@@ -110,7 +110,7 @@ fn check_says_what_would_be_done_and_does_nothing() {
     in_both_layouts(|layout| {
         let scene = Scene::new(layout, &[NAME], &format!("[drivers.x]\nname = {NAME:?}\n"));
         let before = scene.files();
-        let said = stdout(&scene.command(&["check"]));
+        let said = stdout(&scene.registrar.succeed(&["check"]));
         assert!(said.starts_with("the configuration is valid"), "{said}");
         for path in [
             scene.node.csi_socket(NAME),
@@ -168,7 +168,7 @@ fn a_configuration_that_was_named_must_be_there() {
 fn config_shows_each_value_with_where_it_came_from() {
     let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
     let scene = scene.with_env("NSDR_DEFAULTS__RETRY_MAX", "7s");
-    let said = stdout(&scene.command(&["config", "--log-level", "debug"]));
+    let said = stdout(&scene.registrar.succeed(&["config", "--log-level", "debug"]));
     let line = |key: &str| {
         said.lines()
             .find(|line| line.starts_with(key))
@@ -191,14 +191,14 @@ fn config_shows_each_value_with_where_it_came_from() {
 #[test]
 fn help_and_version_are_0_and_what_is_not_understood_is_64() {
     let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
-    let version = stdout(&scene.command(&["--version"]));
+    let version = stdout(&scene.registrar.succeed(&["--version"]));
     let expected = concat!(
         "node-storage-driver-registrar ",
         env!("CARGO_PKG_VERSION"),
         "\n"
     );
     assert_eq!(version, expected);
-    let help = stdout(&scene.command(&["--help"]));
+    let help = stdout(&scene.registrar.succeed(&["--help"]));
     for command in [
         "run",
         "reload",
@@ -252,16 +252,20 @@ fn wait_ends_when_it_is_reached_and_fails_when_it_is_late() {
         stderr(&late).contains("not registered within 200ms: local.csi.paas.cucloud: waiting"),
         "{late:?}"
     );
-    let wait = |state, driver| scene.command(&["wait", "--for", state, "--timeout", "20s", driver]);
+    let wait = |state, driver| {
+        scene
+            .registrar
+            .succeed(&["wait", "--for", state, "--timeout", "20s", driver])
+    };
     thread::scope(|scope| {
         let serving = scope.spawn(|| wait("serving", NAME));
         let registered = scope.spawn(|| wait("registered", NAME));
-        let _driver = scene.driver(NAME);
+        let _driver = scene.node.driver(NAME);
         serving.join().unwrap();
         assert!(!registered.is_finished());
-        let _kubelet = scene.kubelet();
+        let _kubelet = scene.node.kubelet();
         registered.join().unwrap();
-        scene.command(&["wait"]);
+        scene.registrar.succeed(&["wait"]);
     });
 }
 

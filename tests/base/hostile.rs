@@ -17,11 +17,11 @@ const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms
 #[track_caller]
 fn refused(layout: Layout, behaviour: Behaviour, words: &str) {
     let scene = Scene::started(layout, &[NAME, OTHER], QUICK);
-    let mut driver = scene.behaving(NAME, behaviour);
-    let kubelet = scene.kubelet();
+    let mut driver = scene.node.behaving(NAME, behaviour);
+    let kubelet = scene.node.kubelet();
     let mut allowed = scene.files();
     scene.reason(NAME, "waiting-for-driver", words);
-    let healthy = scene.driver(OTHER);
+    let healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     scene.phase(OTHER, "registered");
     scene.reason(NAME, "waiting-for-driver", words);
@@ -136,8 +136,8 @@ fn a_mute_socket_is_called_one_that_does_not_answer() {
 fn another_name_than_the_pinned_one_is_refused_with_both_names() {
     let pin = format!("[drivers.{NAME:?}]\nname = \"pinned.name\"\n");
     let scene = Scene::started(Layout::TwoDirectories, &[OTHER], &pin);
-    let _healthy = scene.driver(OTHER);
-    let mut driver = scene.driver(NAME);
+    let _healthy = scene.node.driver(OTHER);
+    let mut driver = scene.node.driver(NAME);
     let words = format!("calls itself \"{NAME}\", but the configuration pins \"pinned.name\"");
     scene.reason(NAME, "waiting-for-driver", &words);
     assert!(is_nothing(&scene.node.link(NAME)));
@@ -150,10 +150,10 @@ fn another_name_than_the_pinned_one_is_refused_with_both_names() {
 fn a_name_too_long_for_the_path_of_a_socket_is_refused_with_the_path() {
     in_both_layouts(|layout| {
         let scene = Scene::started(layout, &[NAME, OTHER], QUICK);
-        let _healthy = scene.driver(OTHER);
+        let _healthy = scene.node.driver(OTHER);
         // bed::Node's directories leave room for 50 characters or so.
         let long = "n".repeat(63);
-        let _driver = scene.behaving(NAME, Behaviour::named(&*long));
+        let _driver = scene.node.behaving(NAME, Behaviour::named(&*long));
         scene.reason(NAME, "waiting-for-driver", "is too long: ");
         scene.wait_published(OTHER);
         assert!(is_nothing(&scene.node.link(&long)));
@@ -163,7 +163,7 @@ fn a_name_too_long_for_the_path_of_a_socket_is_refused_with_the_path() {
 #[test]
 fn a_driver_whose_node_id_comes_later_is_published_then() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
-    let mut driver = scene.behaving(
+    let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
             node_get_info: Answer::Fails(Code::Unavailable),
@@ -185,8 +185,8 @@ fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
         &scene.node.csi_socket(NAME),
         b"220 mail.example ESMTP ready, how may I help you?\r\n",
     );
-    let kubelet = scene.kubelet();
-    let _healthy = scene.driver(OTHER);
+    let kubelet = scene.node.kubelet();
+    let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     eventually("it is asked again", SOON, || babbler.met() > 2);
     let status = scene.reason(
@@ -206,9 +206,9 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 fn a_driver_that_floods_us_does_not_keep_others_waiting() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], QUICK);
     let _flood = Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     scene.reason(NAME, "waiting-for-driver", "");
-    let _healthy = scene.driver(OTHER);
+    let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     scene.phase(OTHER, "registered");
     let before = scene.registrar.rss_kb();
@@ -220,10 +220,10 @@ fn a_driver_that_floods_us_does_not_keep_others_waiting() {
 #[test]
 fn a_driver_that_answers_and_hangs_up_each_time_is_not_asked_at_full_speed() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
-    let behind = scene.behaving("behind", Behaviour::named(NAME));
+    let behind = scene.node.behaving("behind", Behaviour::named(NAME));
     let fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
-    let kubelet = scene.kubelet();
-    let _healthy = scene.driver(OTHER);
+    let kubelet = scene.node.kubelet();
+    let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     let watched = Duration::from_secs(4);
     never("it is asked at full speed", watched, || fickle.met() > 40);

@@ -12,7 +12,7 @@ fn json_lines_have_the_driver_and_its_phase() {
         &[NAME],
         "[log]\ntarget = \"json\"\n",
     );
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
     let found = eventually("the line", SOON, || {
         let logs = scene.registrar.logs();
@@ -31,7 +31,7 @@ fn json_lines_have_the_driver_and_its_phase() {
 fn a_failure_that_repeats_is_logged_once() {
     let more = "[defaults]\nretry_max = \"5ms\"\n";
     let scene = Scene::started(Layout::TwoDirectories, &[NAME], more);
-    let _driver = scene.behaving(NAME, bed::Behaviour::named("../x"));
+    let _driver = scene.node.behaving(NAME, bed::Behaviour::named("../x"));
     scene.reason(NAME, "waiting-for-driver", "../x");
     bed::never("it is logged again", A_WHILE, || {
         scene.registrar.logs().matches("../x").count() > 1

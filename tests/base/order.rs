@@ -40,8 +40,8 @@ fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
 fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() {
     in_both_layouts(|layout| {
         let mut scene = Scene::new(layout, &[NAME], "");
-        let kubelet = scene.kubelet();
-        let _driver = scene.driver(NAME);
+        let kubelet = scene.node.kubelet();
+        let _driver = scene.node.driver(NAME);
         scene.registrar.start();
         kubelet.wait_registered(NAME, SOON);
         assert_eq!(scene.phase(NAME, "registered").registrations, 1);
@@ -56,7 +56,7 @@ fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
         &[NAME],
         "[defaults]\nretry_max = \"5ms\"\nrequest_timeout = \"10ms\"\n",
     );
-    let mut driver = scene.behaving(
+    let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
             listening: Listening::Mute,
@@ -104,7 +104,7 @@ fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
     scene.phase(NAME, "waiting-for-driver");
     fs::remove_file(&directory).unwrap();
     for _ in 0..3 {
-        let driver = scene.driver(NAME);
+        let driver = scene.node.driver(NAME);
         scene.wait_published(NAME);
         drop(driver);
         fs::remove_dir_all(&directory).unwrap();
@@ -114,7 +114,7 @@ fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
     let (plugins, aside) = (scene.node.plugins_dir(), scene.node.root().join("aside"));
     fs::rename(&plugins, &aside).unwrap();
     fs::create_dir(&plugins).unwrap();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
 }
 
@@ -140,7 +140,7 @@ fn follows_a_driver_whose_directory_is_moved_away_and_back_or_moved_into_place()
 #[test]
 fn a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
-    let mut driver = scene.behaving(
+    let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
             listening: Listening::BoundOnly,
@@ -171,22 +171,22 @@ fn the_link_is_never_there_before_the_socket_listens() {
             });
             for _ in 0..5 {
                 scene.registrar.start();
-                let driver = scene.driver(NAME);
+                let driver = scene.node.driver(NAME);
                 scene.wait_published(NAME);
                 drop(driver);
                 scene.wait_no_link(NAME);
-                let _driver = scene.driver(NAME);
+                let _driver = scene.node.driver(NAME);
                 scene.wait_published(NAME);
                 // Withdrawn here, so that the last look finds a link that listens or none.
                 let before = seen.load(Ordering::SeqCst);
                 eventually("a look at the link", SOON, || {
                     seen.load(Ordering::SeqCst) > before
                 });
-                scene.command(&["withdraw", NAME]);
+                scene.registrar.succeed(&["withdraw", NAME]);
                 scene.wait_no_link(NAME);
-                scene.command(&["publish", NAME]);
+                scene.registrar.succeed(&["publish", NAME]);
                 scene.wait_published(NAME);
-                scene.command(&["withdraw", NAME]);
+                scene.registrar.succeed(&["withdraw", NAME]);
                 scene.registrar.stop();
                 fs::remove_file(scene.node.runtime_dir().join("state.json")).unwrap();
             }

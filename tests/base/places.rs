@@ -27,7 +27,7 @@ fn at_each_place<T>(
         in_both_layouts(|layout| {
             let mut scene = Scene::new(layout, &[NAME], more);
             fs::create_dir_all(scene.node.registry_dir()).unwrap();
-            let _driver: FakeDriver = scene.driver(NAME);
+            let _driver: FakeDriver = scene.node.driver(NAME);
             let path = place(&scene);
             let occupant = occupy(&scene, path.clone());
             scene.registrar.start();

@@ -20,12 +20,12 @@ fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = Scene::registered(layout);
         let mark = kubelet.mark();
-        let _other = scene.driver(OTHER);
+        let _other = scene.node.driver(OTHER);
         scene.node.write_default_config(&[NAME, OTHER], "");
-        scene.command(&["reload"]);
+        scene.registrar.succeed(&["reload"]);
         kubelet.wait_registered(OTHER, SOON);
         scene.node.write_default_config(&[NAME], "");
-        scene.command(&["reload"]);
+        scene.registrar.succeed(&["reload"]);
         assert!(is_nothing(&scene.node.link(OTHER)));
         assert!(is_nothing(&scene.node.reg_socket(OTHER)));
         kubelet.wait_deregistered(OTHER, SOON);
@@ -44,7 +44,7 @@ fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
     scene
         .node
         .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     let socket = new.join(format!("{NAME}-reg.sock"));
     bed::eventually("the link leads to the new one", SOON, || {
         std::fs::read_link(scene.node.link(NAME)).is_ok_and(|target| target == socket)
@@ -61,7 +61,7 @@ fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
     let mark = kubelet.mark();
     let quiet = "[defaults]\nretry_max = \"1s\"\nrequest_timeout = \"2s\"\n";
     scene.node.write_default_config(&[NAME], quiet);
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     scene.reason(NAME, "registered", "by the kubelet");
     scene.wait_published(NAME);
     crate::scene::nothing_since(&kubelet, mark);
@@ -70,7 +70,7 @@ fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
     std::os::unix::fs::symlink(driver.path(), &endpoint).unwrap();
     let loud = format!("[drivers.{NAME:?}]\nendpoint = {endpoint:?}\n");
     scene.node.write_default_config(&[], &loud);
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     bed::eventually("the new endpoint", SOON, || {
         kubelet.registered().get(NAME) == Some(&endpoint.display().to_string())
     });
@@ -101,7 +101,7 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
 fn a_hangup_does_the_same() {
     let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
     let mark = kubelet.mark();
-    let _other = scene.driver(OTHER);
+    let _other = scene.node.driver(OTHER);
     scene.node.write_default_config(&[NAME, OTHER], "");
     scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
     kubelet.wait_registered(OTHER, SOON);

@@ -110,7 +110,7 @@ fn the_kubelets_directory_is_waited_for_and_never_made() {
         let mut scene = Scene::new(layout, &[NAME], "");
         let root = scene.node.kubelet_root();
         fs::remove_dir_all(&root).unwrap();
-        let _driver = scene.driver(NAME);
+        let _driver = scene.node.driver(NAME);
         scene.registrar.start();
         let registry = scene.node.kubelet_registry_dir();
         let words = format!("{} is missing", registry.display());
@@ -128,10 +128,10 @@ fn a_kubelet_that_comes_later_finds_the_link() {
     in_both_layouts(|layout| {
         let mut scene = Scene::new(layout, &[NAME], "");
         fs::remove_dir_all(scene.node.kubelet_root()).unwrap();
-        let _driver = scene.driver(NAME);
+        let _driver = scene.node.driver(NAME);
         scene.registrar.start();
         scene.reason(NAME, "waiting-for-kubelet", "is missing");
-        let kubelet = scene.kubelet();
+        let kubelet = scene.node.kubelet();
         kubelet.wait_registered(NAME, SOON);
         scene.phase(NAME, "registered");
     });

@@ -55,8 +55,8 @@ fn is_our_link(scene: &Scene) -> impl Fn(&Path) -> bool {
 #[track_caller]
 fn over_the_link(layout: Layout, more: &str, strike: impl Fn(&Scene, &Path)) {
     let mut scene = Scene::new(layout, &[NAME], more);
-    let kubelet = scene.kubelet();
-    let _driver: FakeDriver = scene.driver(NAME);
+    let kubelet = scene.node.kubelet();
+    let _driver: FakeDriver = scene.node.driver(NAME);
     scene.registrar.start();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
@@ -144,7 +144,7 @@ fn a_live_rival_at_the_sockets_place_is_taken_over_more_and_more_slowly() {
 
 fn taking_over(layout: Layout) -> (Scene, FakeDriver) {
     let scene = Scene::started(layout, &[NAME], TAKE_OVER);
-    let driver = scene.driver(NAME);
+    let driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
     (scene, driver)
 }

@@ -10,10 +10,7 @@ use std::time::Duration;
 
 use bed::kubelet::{Counts, Mark};
 use bed::proto::registration::PluginInfo;
-use bed::{
-    Behaviour, DriverStatus, FakeDriver, Layout, Node, Registrar, Release, Settings, TestKubelet,
-    Timing, eventually, stays,
-};
+use bed::{DriverStatus, FakeDriver, Layout, Node, Registrar, TestKubelet, eventually, stays};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
 pub(crate) const NAME: &str = "local.csi.paas.cucloud";
@@ -54,7 +51,7 @@ impl Scene {
     /// One driver, published.
     pub(crate) fn published(layout: Layout) -> (Scene, FakeDriver) {
         let scene = Scene::started(layout, &[NAME], "");
-        let driver = scene.driver(NAME);
+        let driver = scene.node.driver(NAME);
         scene.wait_published(NAME);
         (scene, driver)
     }
@@ -62,8 +59,8 @@ impl Scene {
     /// The same under a kubelet that has registered the driver.
     pub(crate) fn registered(layout: Layout) -> (Scene, FakeDriver, TestKubelet) {
         let scene = Scene::started(layout, &[NAME], "");
-        let kubelet = scene.kubelet();
-        let driver = scene.driver(NAME);
+        let kubelet = scene.node.kubelet();
+        let driver = scene.node.driver(NAME);
         kubelet.wait_registered(NAME, SOON);
         scene.phase(NAME, "registered");
         (scene, driver, kubelet)
@@ -73,21 +70,6 @@ impl Scene {
     pub(crate) fn with_env(mut self, key: &str, value: impl AsRef<std::ffi::OsStr>) -> Scene {
         self.registrar = self.registrar.with_env(key, value);
         self
-    }
-
-    /// A healthy driver whose id is its name.
-    pub(crate) fn driver(&self, id: &str) -> FakeDriver {
-        self.behaving(id, Behaviour::named(id))
-    }
-
-    pub(crate) fn behaving(&self, id: &str, behaviour: Behaviour) -> FakeDriver {
-        FakeDriver::start_in_new_directory(self.node.csi_socket(id), behaviour)
-    }
-
-    /// The newest kubelet, ten times as fast.
-    pub(crate) fn kubelet(&self) -> TestKubelet {
-        let settings = Settings::new(self.node.kubelet_root(), Release::V1_36);
-        TestKubelet::start(settings.with_timing(Timing::faster(10)))
     }
 
     /// What the link of a driver must hold.
@@ -131,18 +113,7 @@ impl Scene {
     /// Waits until the driver is in the phase, with these words in the reason.
     #[track_caller]
     pub(crate) fn reason(&self, id: &str, phase: &str, words: &str) -> DriverStatus {
-        let what = format!("{id} is {phase}: …{words}…");
-        self.registrar.wait_driver(&what, id, SOON, |driver| {
-            driver.phase == phase && driver.reason.as_deref().unwrap_or("").contains(words)
-        })
-    }
-
-    /// Runs a command that must succeed.
-    #[track_caller]
-    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
-        let output = self.registrar.run_cli(arguments);
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        output
+        self.registrar.wait_reason(id, phase, words, SOON)
     }
 
     /// Everything below the node's root but what the registrar and the test keep for themselves.

@@ -14,8 +14,8 @@ fn every_driver_is_registered_by_itself() {
         let ids: Vec<String> = (0..5).map(|n| format!("driver-{n}.test")).collect();
         let configured: Vec<&str> = ids.iter().map(String::as_str).collect();
         let scene = Scene::started(layout, &configured, "");
-        let kubelet = scene.kubelet();
-        let mut drivers: Vec<_> = ids.iter().map(|id| scene.driver(id)).collect();
+        let kubelet = scene.node.kubelet();
+        let mut drivers: Vec<_> = ids.iter().map(|id| scene.node.driver(id)).collect();
         for id in &ids {
             kubelet.wait_registered(id, SOON);
             scene.phase(id, "registered");
@@ -34,10 +34,10 @@ fn every_driver_is_registered_by_itself() {
 fn of_two_drivers_with_one_name_the_second_waits_and_takes_over_when_the_first_is_gone() {
     in_both_layouts(|layout| {
         let scene = Scene::started(layout, &[NAME, OTHER], "");
-        let mut first = scene.behaving(NAME, Behaviour::named(SHARED));
+        let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
         let endpoint = scene.wait_published(SHARED).endpoint;
         assert_eq!(endpoint, first.path().display().to_string());
-        let second = scene.behaving(OTHER, Behaviour::named(SHARED));
+        let second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
         let words = format!("the driver \"{NAME}\" has the same name");
         scene.reason(OTHER, "conflict", &words);
         assert_eq!(scene.wait_published(SHARED).endpoint, endpoint);
@@ -63,11 +63,11 @@ fn a_registered_driver_keeps_its_name_while_it_is_away_until_withdraw_after() {
         &[NAME, OTHER],
         "[defaults]\nwithdraw_after = \"1s\"\n",
     );
-    let kubelet = scene.kubelet();
-    let mut first = scene.behaving(NAME, Behaviour::named(SHARED));
+    let kubelet = scene.node.kubelet();
+    let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     kubelet.wait_registered(SHARED, SOON);
     scene.phase(NAME, "registered");
-    let second = scene.behaving(OTHER, Behaviour::named(SHARED));
+    let second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
     scene.phase(OTHER, "conflict");
     first.stop();
     let words = "the driver has been gone for longer than withdraw_after";
@@ -80,13 +80,13 @@ fn a_registered_driver_keeps_its_name_while_it_is_away_until_withdraw_after() {
 #[test]
 fn a_driver_that_is_taken_off_the_configuration_leaves_its_name_to_the_next() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
-    let kubelet = scene.kubelet();
-    let _first = scene.behaving(NAME, Behaviour::named(SHARED));
+    let kubelet = scene.node.kubelet();
+    let _first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     kubelet.wait_registered(SHARED, SOON);
-    let second = scene.behaving(OTHER, Behaviour::named(SHARED));
+    let second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
     scene.phase(OTHER, "conflict");
     scene.node.write_default_config(&[OTHER], "");
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     scene.phase(OTHER, "registered");
     let endpoint = kubelet.wait_registered(SHARED, SOON);
     assert_eq!(endpoint, second.path().display().to_string());
@@ -95,8 +95,8 @@ fn a_driver_that_is_taken_off_the_configuration_leaves_its_name_to_the_next() {
 #[test]
 fn a_driver_that_changes_its_name_to_a_siblings_waits_for_it() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
-    let _first = scene.driver(NAME);
-    let mut second = scene.driver(OTHER);
+    let _first = scene.node.driver(NAME);
+    let mut second = scene.node.driver(OTHER);
     scene.wait_published(NAME);
     scene.wait_published(OTHER);
     second.restart(Behaviour::named(NAME));

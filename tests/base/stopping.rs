@@ -22,8 +22,8 @@ fn registered(
     if by_systemd {
         scene = scene.with_env("NOTIFY_SOCKET", notify.path());
     }
-    let kubelet = scene.kubelet();
-    let driver = scene.driver(NAME);
+    let kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
     scene.registrar.start();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");

@@ -29,8 +29,8 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
     assert!(status.ends_with("; and 1 more"), "{status}");
     // When READY is there, so is the control socket.
     assert!(scene.registrar.status().unwrap().ready);
-    let kubelet = scene.kubelet();
-    let _drivers = [scene.driver(NAME), scene.driver(OTHER)];
+    let kubelet = scene.node.kubelet();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     kubelet.wait_registered(NAME, SOON);
     eventually("the last line is true", SOON, || {
         let status = notify.status();
@@ -53,7 +53,7 @@ fn ready_when_serving_waits_for_the_driver_and_not_for_the_kubelet() {
         .parse()
         .unwrap();
     assert!(patience >= 60_000_000, "{patience}");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     notify.wait_for("READY=1", SOON);
     scene.wait_published(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
@@ -62,11 +62,11 @@ fn ready_when_serving_waits_for_the_driver_and_not_for_the_kubelet() {
 #[test]
 fn ready_when_registered_waits_for_the_kubelet() {
     let (mut scene, notify) = under_systemd(&[NAME], "ready_when = \"registered\"");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-kubelet");
     never("READY", A_WHILE, || notify.count("READY=1") > 0);
-    let _kubelet = scene.kubelet();
+    let _kubelet = scene.node.kubelet();
     let ready = notify.wait_for("READY=1", SOON);
     assert!(ready.says("STATUS=1 of 1 drivers registered"), "{ready:?}");
 }
@@ -119,7 +119,7 @@ fn a_refused_configuration_is_in_the_status_until_it_is_mended() {
 fn the_watchdog_is_fed_also_while_a_driver_makes_trouble() {
     let (scene, notify) = under_systemd(&[NAME, OTHER], "");
     let mut scene = scene.with_env("WATCHDOG_USEC", "2000000");
-    let behind = scene.behaving("behind", Behaviour::named(NAME));
+    let behind = scene.node.behaving("behind", Behaviour::named(NAME));
     let _fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     scene.registrar.start();
     eventually("five life signs", SOON, || notify.count("WATCHDOG=1") >= 5);

@@ -54,7 +54,7 @@ fn the_configured_endpoint_and_versions_are_what_the_kubelet_is_told() {
         "[drivers.{NAME:?}]\nendpoint = \"/seen/csi.sock\"\nsupported_versions = [\"1.0.0\", \"1.5.0\"]\n"
     );
     let scene = Scene::started(Layout::TwoDirectories, &[], &more);
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     let info = scene.wait_published(NAME);
     assert_eq!(info.endpoint, "/seen/csi.sock");
     assert_eq!(info.supported_versions, ["1.0.0", "1.5.0"]);

@@ -22,7 +22,7 @@ const GROWTH: u64 = 64 * 1024;
 #[test]
 fn a_thousand_mute_clients_of_the_control_socket_do_not_keep_status_waiting() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let _held = flood(&scene.control(), 1_000, HALF_A_PREFACE);
     thread::scope(|scope| {
@@ -46,7 +46,7 @@ fn clients_that_have_asked_are_not_closed_for_mute_ones() {
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     assert!(lines.next().is_some(), "it has asked");
     let _held = flood(&scene.control(), 500, HALF_A_PREFACE);
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     // The stream would end here if it had been closed.
     let told = lines.find(|line| line.as_ref().unwrap().contains("waiting-for-kubelet"));
     assert!(told.is_some(), "it was closed");
@@ -57,12 +57,12 @@ fn clients_that_have_asked_are_not_closed_for_mute_ones() {
 #[test]
 fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let before = scene.registrar.rss_kb();
     let _held = flood(&scene.node.reg_socket(NAME), MANY, HALF_A_PREFACE);
     scene.wait_answered(NAME);
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     assert!(
         scene.registrar.rss_kb() < before + GROWTH,
@@ -73,7 +73,7 @@ fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
 #[test]
 fn a_caller_that_speaks_in_drops_delays_nobody() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let sockets = [scene.node.reg_socket(NAME), scene.control(), scene.http()];
     let slow = sockets.map(|socket| {
@@ -121,7 +121,7 @@ fn mute_clients_over_tcp_do_not_keep_others_from_reading() {
 #[test]
 fn a_client_that_never_reads_its_answer_costs_no_memory() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     // A second one behind the preface and SETTINGS: PING that wants an answer each time.
     let mut words = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();

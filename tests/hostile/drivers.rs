@@ -31,10 +31,10 @@ const MORE_DATA: &[u8] = b"\0\0\x10\0\0\0\0\0\x01sixteen bytes ok";
 fn borne(hostile: impl FnOnce(&Scene) -> Stranger) -> Scene {
     let scene = Scene::started(&[NAME, OTHER], QUICK);
     let stranger = hostile(&scene);
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     eventually("it is asked again and again", SOON, || stranger.met() > 2);
     let before = scene.registrar.rss_kb();
-    let _healthy = scene.driver(OTHER);
+    let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     scene.phase(OTHER, "registered");
     never("memory grows", Duration::from_secs(1), || {

@@ -39,8 +39,8 @@ fn with_umask(umask: &str, check: impl FnOnce(&Scene)) {
     let scene = Scene::new(&[NAME], "");
     fs::remove_dir(scene.node.runtime_dir()).unwrap();
     let _daemon = Daemon::with_umask(umask, &scene);
-    let _driver = scene.driver(NAME);
-    let kubelet = scene.kubelet();
+    let _driver = scene.node.driver(NAME);
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     eventually("http is served", SOON, || scene.http().exists());

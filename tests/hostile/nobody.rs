@@ -71,7 +71,7 @@ fn as_nobody(path: &Path, words: &str, more: &[&str]) -> String {
 fn published() -> (Scene, bed::FakeDriver) {
     let scene = Scene::started(&[NAME], "");
     fs::set_permissions(scene.node.root(), Permissions::from_mode(0o755)).unwrap();
-    let driver = scene.driver(NAME);
+    let driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     eventually("http is served", SOON, || scene.http().exists());
     (scene, driver)

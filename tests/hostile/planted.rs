@@ -28,8 +28,8 @@ fn a_link_at_the_states_temporary_name_is_not_written_through() {
     let state = scene.node.runtime_dir().join("state.json");
     let before = fs::read(&state).unwrap_or_default();
     symlink(victim.path(), state.with_extension("json.new")).unwrap();
-    let _driver = scene.driver(NAME);
-    let kubelet = scene.kubelet();
+    let _driver = scene.node.driver(NAME);
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     eventually("the state is written", SOON, || {
         fs::read(&state).unwrap_or_default() != before
@@ -47,8 +47,8 @@ fn links_at_the_places_of_state_and_control_socket_are_replaced() {
         symlink(victim.path(), path).unwrap();
     }
     scene.registrar.start();
-    let _driver = scene.driver(NAME);
-    let kubelet = scene.kubelet();
+    let _driver = scene.node.driver(NAME);
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     eventually("the state is written", SOON, || is_file(&state));
@@ -68,8 +68,8 @@ fn a_pipe_at_the_place_of_the_state_is_not_waited_for() {
     let state = scene.node.runtime_dir().join("state.json");
     mkfifo(&state, Mode::from_bits_truncate(0o600)).unwrap();
     scene.registrar.start();
-    let _driver = scene.driver(NAME);
-    let kubelet = scene.kubelet();
+    let _driver = scene.node.driver(NAME);
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     eventually("the state is written", SOON, || is_file(&state));
 }
@@ -88,8 +88,8 @@ fn a_link_at_the_place_of_the_lock_is_refused() {
 /// Leaves a driver registered, and its state on disk.
 fn left_behind() -> (Scene, bed::FakeDriver, bed::TestKubelet) {
     let mut scene = Scene::started(&[NAME], "[service]\non_stop = \"keep\"\n");
-    let driver = scene.driver(NAME);
-    let kubelet = scene.kubelet();
+    let driver = scene.node.driver(NAME);
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     scene.registrar.stop();
@@ -133,7 +133,7 @@ fn a_link_at_the_place_of_the_registration_socket_is_replaced() {
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     let victim = Victim::in_directory(scene.node.root());
     symlink(victim.path(), scene.node.reg_socket(NAME)).unwrap();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.wait_answered(NAME);
     assert!(is_socket(&scene.node.reg_socket(NAME)));
     victim.is_untouched();
@@ -165,7 +165,7 @@ fn a_race_for_temporary_names_in_a_directory_that_others_may_write_harms_no_othe
         // Each start binds anew, over what was left or planted.
         for _ in 0..60 {
             scene.registrar.start();
-            let driver = scene.driver(NAME);
+            let driver = scene.node.driver(NAME);
             eventually("something is put there", SOON, || {
                 let found = fs::symlink_metadata(scene.node.reg_socket(NAME));
                 found.is_ok() || scene.registrar.status().is_some_and(has_obstacle)
@@ -178,7 +178,7 @@ fn a_race_for_temporary_names_in_a_directory_that_others_may_write_harms_no_othe
     });
     victim.is_untouched();
     scene.registrar.start();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.wait_answered(NAME);
 }
 

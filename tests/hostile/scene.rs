@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bed::wire::get_info;
-use bed::{
-    Behaviour, DriverStatus, FakeDriver, Node, Registrar, Release, Settings, TestKubelet, Timing,
-    eventually,
-};
+use bed::{DriverStatus, Node, Registrar, eventually};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 
@@ -55,21 +52,6 @@ impl Scene {
 
     pub(crate) fn control(&self) -> PathBuf {
         self.node.runtime_dir().join("control.sock")
-    }
-
-    /// A healthy driver whose id is its name.
-    pub(crate) fn driver(&self, id: &str) -> FakeDriver {
-        self.behaving(id, Behaviour::named(id))
-    }
-
-    pub(crate) fn behaving(&self, id: &str, behaviour: Behaviour) -> FakeDriver {
-        FakeDriver::start_in_new_directory(self.node.csi_socket(id), behaviour)
-    }
-
-    /// The newest kubelet, ten times as fast.
-    pub(crate) fn kubelet(&self) -> TestKubelet {
-        let settings = Settings::new(self.node.kubelet_root(), Release::V1_36);
-        TestKubelet::start(settings.with_timing(Timing::faster(10)))
     }
 
     #[track_caller]

@@ -22,9 +22,9 @@ fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_its_own_ready() {
     fill(&path);
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", &path);
     scene.registrar.start();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.wait_answered(NAME);
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
 

@@ -106,7 +106,9 @@ fn what_a_healthy_driver_says_of_itself_is_harmless() {
         node_id: WORDS.to_owned(),
         ..Behaviour::named(NAME)
     };
-    let mut driver = scene.behaving(NAME, behaviour.clone().with_topology(WORDS, WORDS));
+    let mut driver = scene
+        .node
+        .behaving(NAME, behaviour.clone().with_topology(WORDS, WORDS));
     let status = scene.phase(NAME, "waiting-for-kubelet");
     assert_eq!(
         status.node_id.as_deref(),
@@ -115,7 +117,7 @@ fn what_a_healthy_driver_says_of_itself_is_harmless() {
     );
     all_is_harmless(&scene, &systemd);
 
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     // Another value is a collision, told with both values.
@@ -137,7 +139,7 @@ fn the_error_of_a_driver_is_harmless_however_long() {
             complaint: words,
             ..Behaviour::named(NAME)
         };
-        let _driver = scene.behaving(NAME, behaviour);
+        let _driver = scene.node.behaving(NAME, behaviour);
         eventually("the error is told", SOON, || {
             let status = scene.registrar.status()?;
             let reason = status.driver(NAME)?.reason.clone()?;
@@ -151,7 +153,7 @@ fn the_error_of_a_driver_is_harmless_however_long() {
 fn a_hostile_name_is_harmless() {
     let (scene, systemd) = started();
     for name in [WORDS.to_owned(), WORDS.repeat(500)] {
-        let _driver = scene.behaving(NAME, Behaviour::named(name));
+        let _driver = scene.node.behaving(NAME, Behaviour::named(name));
         eventually("the name is refused", SOON, || {
             let status = scene.registrar.status()?;
             let reason = status.driver(NAME)?.reason.clone()?;
@@ -187,7 +189,7 @@ fn the_last_words_of_a_connection_are_harmless() {
 #[test]
 fn what_a_kubelet_refuses_with_is_harmless() {
     let (scene, systemd) = started();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     for words in [WORDS.to_owned(), WORDS.repeat(500)] {
         notify(&scene.node.link(NAME), Some(&words)).unwrap();

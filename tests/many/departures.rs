@@ -11,7 +11,7 @@ use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene, is_nothing};
 #[test]
 fn a_driver_whose_socket_goes_stays() {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let mut driver = scene.driver(NAME);
+    let mut driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     driver.stop();
     scene.phase(NAME, "waiting-for-driver");
@@ -25,7 +25,7 @@ fn a_driver_whose_socket_goes_stays() {
 fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
     for layout in Layout::ALL {
         let scene = Scene::started(layout, "");
-        let driver = scene.driver(NAME);
+        let driver = scene.node.driver(NAME);
         scene.phase(NAME, "waiting-for-kubelet");
         // The process still runs and its connection to us is open.
         fs::remove_dir_all(scene.directory(NAME)).unwrap();
@@ -33,7 +33,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
         assert!(is_nothing(&scene.node.link(NAME)));
         assert!(is_nothing(&scene.node.reg_socket(NAME)));
         drop(driver);
-        let _again = scene.driver(NAME);
+        let _again = scene.node.driver(NAME);
         scene.phase(NAME, "waiting-for-kubelet");
     }
 }
@@ -41,8 +41,8 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
 #[test]
 fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let kubelet = scene.kubelet();
-    let driver = scene.driver(NAME);
+    let kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     let mark = kubelet.mark();
@@ -50,7 +50,7 @@ fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
     scene.reason(NAME, "registered", "kept although");
     stays("it is kept", A_WHILE, || scene.ids() == [NAME]);
-    let _back = scene.driver(NAME);
+    let _back = scene.node.driver(NAME);
     scene
         .registrar
         .wait_driver("it answers", NAME, SOON, |driver| {
@@ -63,9 +63,9 @@ fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
 fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for_good() {
     for layout in Layout::ALL {
         let scene = Scene::started(layout, "[defaults]\nwithdraw_after = \"1s\"\n");
-        let kubelet = scene.kubelet();
-        let _other = scene.driver(OTHER);
-        let driver = scene.driver(NAME);
+        let kubelet = scene.node.kubelet();
+        let _other = scene.node.driver(OTHER);
+        let driver = scene.node.driver(NAME);
         kubelet.wait_registered(NAME, SOON);
         scene.phase(NAME, "registered");
         drop(driver);
@@ -84,8 +84,8 @@ fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
         Layout::TwoDirectories,
         "[defaults]\nwithdraw_after = \"1s\"\n",
     );
-    let kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
@@ -98,7 +98,7 @@ fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
     scene.wait_forgotten(NAME);
     assert!(is_nothing(&scene.node.reg_socket(NAME)));
     // Back as it was, it is found again.
-    let _again = scene.driver(NAME);
+    let _again = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
 }
 
@@ -109,7 +109,7 @@ fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
         bed::Settings::new(scene.node.kubelet_root(), bed::Release::V1_36)
             .with_timing(bed::Timing::faster(10)),
     );
-    let driver = scene.driver(NAME);
+    let driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     drop(driver);
@@ -124,14 +124,14 @@ fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
 fn a_restart_of_ours_keeps_what_was_found_even_while_plugins_dir_is_away() {
     let keep = "[service]\non_stop = \"keep\"\n";
     let mut scene = Scene::started(Layout::TwoDirectories, keep);
-    let kubelet = scene.kubelet();
-    let driver = scene.driver(NAME);
-    let idle = scene.driver(OTHER);
+    let kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
+    let idle = scene.node.driver(OTHER);
     kubelet.wait_registered(NAME, SOON);
     kubelet.wait_registered(OTHER, SOON);
     scene.phase(NAME, "registered");
     scene.phase(OTHER, "registered");
-    scene.command(&["withdraw", OTHER]);
+    scene.registrar.succeed(&["withdraw", OTHER]);
     kubelet.wait_deregistered(OTHER, SOON);
     let mark = kubelet.mark();
     scene.registrar.stop();

@@ -12,17 +12,17 @@ const SHARED: &str = "shared.name";
 fn a_driver_is_found_when_its_socket_appears_and_registered() {
     for layout in Layout::ALL {
         let scene = Scene::started(layout, "");
-        let kubelet = scene.kubelet();
+        let kubelet = scene.node.kubelet();
         assert!(scene.ids().is_empty());
         // The directory alone is none.
         fs::create_dir(scene.directory(NAME)).unwrap();
         never("an empty directory is a driver", A_WHILE, || {
             !scene.ids().is_empty()
         });
-        let driver = scene.driver(NAME);
+        let driver = scene.node.driver(NAME);
         let endpoint = kubelet.wait_registered(NAME, SOON);
         assert_eq!(endpoint, driver.path().display().to_string());
-        let _other = scene.driver(OTHER);
+        let _other = scene.node.driver(OTHER);
         kubelet.wait_registered(OTHER, SOON);
         scene.phase(NAME, "registered");
         scene.phase(OTHER, "registered");
@@ -37,14 +37,14 @@ fn plugins_dir_may_be_missing_replaced_and_moved() {
     let mut scene = scene;
     scene.registrar.start();
     scene.wait_up();
-    let driver = scene.driver(NAME);
+    let driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     // Replaced by one that has another driver in it.
     let away = scene.node.root().join("away");
     fs::rename(&plugins, &away).unwrap();
     scene.wait_forgotten(NAME);
     assert!(is_nothing(&scene.node.link(NAME)));
-    let _other = scene.driver(OTHER);
+    let _other = scene.node.driver(OTHER);
     scene.phase(OTHER, "waiting-for-kubelet");
     fs::rename(away.join(NAME), scene.directory(NAME)).unwrap();
     scene.phase(NAME, "waiting-for-kubelet");
@@ -84,7 +84,7 @@ fn what_is_there_at_the_start_is_tried_before_ready() {
     let mut scene = Scene::new(Layout::TwoDirectories, "");
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = Registrar::new(PROGRAM, &scene.node).with_env("NOTIFY_SOCKET", notify.path());
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.registrar.start();
     notify.wait_for("READY=1", SOON);
     let status = scene.registrar.status().unwrap();
@@ -96,7 +96,7 @@ fn what_is_there_at_the_start_is_tried_before_ready() {
 fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
     for layout in Layout::ALL {
         let scene = Scene::started(layout, "");
-        let kubelet = scene.kubelet();
+        let kubelet = scene.node.kubelet();
         let first = scene.named("first", SHARED);
         kubelet.wait_registered(SHARED, SOON);
         scene.phase("first", "registered");
@@ -109,7 +109,7 @@ fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
         // A kubelet holds the first: by hand it goes at once, by itself after five minutes.
         drop(first);
         fs::remove_dir_all(scene.directory("first")).unwrap();
-        scene.command(&["withdraw", "first"]);
+        scene.registrar.succeed(&["withdraw", "first"]);
         scene.phase("second", "registered");
         eventually("the second's endpoint", SOON, || {
             kubelet.registered().get(SHARED) == Some(&second.path().display().to_string())
@@ -134,31 +134,31 @@ fn a_second_directory_takes_over_at_once_when_the_first_was_not_registered() {
 #[test]
 fn a_reload_applies_what_discovery_is_told() {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let kubelet = scene.kubelet();
-    let _drivers = [scene.driver(NAME), scene.driver(OTHER)];
+    let kubelet = scene.node.kubelet();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     kubelet.wait_registered(NAME, SOON);
     kubelet.wait_registered(OTHER, SOON);
     let mark = kubelet.mark();
     scene.configure("exclude = [\"nfs*\"]\n");
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     kubelet.wait_deregistered(OTHER, SOON);
     assert_eq!(scene.ids(), [NAME]);
     scene.configure("");
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     kubelet.wait_registered(OTHER, SOON);
     // A table that says the same, and no table again: the cluster hears nothing of either.
     scene.configure(&format!("[drivers.{NAME:?}]\n"));
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     scene.configure("");
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     scene.phase(NAME, "registered");
     let counts = kubelet.counts_since(mark);
     assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
     scene.node.write_default_config(&[NAME], "");
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     kubelet.wait_deregistered(OTHER, SOON);
     assert_eq!(scene.ids(), [NAME]);
-    let _third = scene.driver("third.test");
+    let _third = scene.node.driver("third.test");
     stays("nobody looks", A_WHILE, || scene.ids() == [NAME]);
     // Another plugins_dir has other drivers.
     let elsewhere = scene.node.root().join("elsewhere");
@@ -173,7 +173,7 @@ fn a_reload_applies_what_discovery_is_told() {
     scene
         .node
         .write_config(&format!("{config}\n{}", crate::scene::DISCOVERY));
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     kubelet.wait_registered("fourth.test", SOON);
     kubelet.wait_deregistered(NAME, SOON);
     assert_eq!(scene.ids(), ["fourth.test"]);
@@ -182,21 +182,21 @@ fn a_reload_applies_what_discovery_is_told() {
 #[test]
 fn check_says_that_discovery_is_on_and_where() {
     let scene = Scene::new(Layout::TwoDirectories, "exclude = [\"a*\"]\n");
-    let said = stdout(&scene.command(&["check"]));
+    let said = stdout(&scene.registrar.succeed(&["check"]));
     let line = format!(
         "discovery is on: {}/*/csi.sock is a driver, except a*\n",
         scene.node.plugins_dir().display()
     );
     assert!(said.ends_with(&line), "{said}");
     scene.node.write_default_config(&[], "");
-    let said = stdout(&scene.command(&["check"]));
+    let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains("discovery is off"), "{said}");
 }
 
 #[test]
 fn nothing_wakes_the_daemon_while_nothing_happens() {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let _drivers = [scene.driver(NAME), scene.driver(OTHER)];
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     scene.phase(NAME, "waiting-for-kubelet");
     scene.phase(OTHER, "waiting-for-kubelet");
     fs::create_dir(scene.directory("empty")).unwrap();

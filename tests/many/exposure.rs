@@ -11,8 +11,8 @@ use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene, is_nothing};
 #[test]
 fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
     let scene = Scene::new(Layout::TwoDirectories, &format!("[drivers.{OTHER:?}]\n"));
-    let driver = scene.driver(NAME);
-    let named = scene.driver(OTHER);
+    let driver = scene.node.driver(NAME);
+    let named = scene.node.driver(OTHER);
     let directory = scene.directory(NAME);
     for id in [NAME, OTHER] {
         fs::set_permissions(scene.directory(id), Permissions::from_mode(0o777)).unwrap();
@@ -48,7 +48,7 @@ fn a_directory_of_another_user_is_refused() {
     let scene = Scene::started(Layout::TwoDirectories, "");
     fs::create_dir(scene.directory(NAME)).unwrap();
     chown(scene.directory(NAME), Some(12345), None).unwrap();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.reason(NAME, "waiting-for-driver", "belongs to uid 12345");
     chown(scene.directory(NAME), Some(0), None).unwrap();
     scene.phase(NAME, "waiting-for-kubelet");
@@ -57,8 +57,8 @@ fn a_directory_of_another_user_is_refused() {
 #[test]
 fn a_registration_is_kept_while_its_directory_is_refused() {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     let mark = kubelet.mark();
@@ -75,6 +75,6 @@ fn a_sticky_directory_above_passes() {
     let scene = Scene::started(Layout::TwoDirectories, "");
     let sticky = Permissions::from_mode(0o1777);
     fs::set_permissions(scene.node.plugins_dir(), sticky).unwrap();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
 }

@@ -38,13 +38,13 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     let config = config.replace(&format!("{root:?}"), "\"auto\"");
     scene.node.write_config(&config);
     let impostor = Impostor::start(&root);
-    let kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
-    let said = stdout(&scene.command(&["check"]));
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    let said = stdout(&scene.registrar.succeed(&["check"]));
     let pid = impostor.0.id();
     let why = format!("kubelet, pid {pid}, has it on its command line");
     assert!(said.contains(&why), "{said}");
-    let explained = stdout(&scene.command(&["config"]));
+    let explained = stdout(&scene.registrar.succeed(&["config"]));
     let line = explained
         .lines()
         .find(|line| line.starts_with("kubelet.root_dir"));
@@ -58,7 +58,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     });
     let mark = kubelet.mark();
     drop(impostor);
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
 }

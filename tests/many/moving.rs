@@ -37,7 +37,7 @@ impl Move {
         let behaviour = bed::Behaviour::named(NAME);
         Move {
             pod: FakeDriver::start_in_new_directory(pods, behaviour),
-            _host: scene.driver(NAME),
+            _host: scene.node.driver(NAME),
             scene,
             kubelet,
         }
@@ -122,7 +122,7 @@ fn from_a_sidecar_to_the_host_and_back_costs_one_change_each_way() {
         assert_eq!(it.steps(mark), [Step::Deregistered, it.hosts()]);
         // Back: the driver is withdrawn, and the pod comes.
         let mark = it.kubelet.mark();
-        it.scene.command(&["withdraw", NAME]);
+        it.scene.registrar.succeed(&["withdraw", NAME]);
         it.kubelet.wait_deregistered(NAME, SOON);
         let _sidecar = it.sidecar();
         it.wait_endpoint(it.pod.path().to_owned());

@@ -72,7 +72,7 @@ fn wait_registered(kubelet: &TestKubelet, drivers: usize) {
 
 fn measure(drivers: usize) -> Cost {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     directories(&scene, drivers);
     let start = Instant::now();
     let _drivers = appear(&scene, drivers);
@@ -143,7 +143,9 @@ fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
         (80, "LimitNOFILE="),
     ] {
         let scene = Scene::new(Layout::TwoDirectories, "");
-        let _drivers: Vec<_> = (0..6).map(|number| scene.driver(&id(number))).collect();
+        let _drivers: Vec<_> = (0..6)
+            .map(|number| scene.node.driver(&id(number)))
+            .collect();
         let log = scene.node.root().join("log");
         let mut child = std::process::Command::new("/bin/sh")
             .arg("-c")

@@ -6,10 +6,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use bed::{
-    Behaviour, DriverStatus, FakeDriver, Layout, Node, Registrar, Release, Settings, TestKubelet,
-    Timing, eventually,
-};
+use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Node, Registrar, eventually};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
 pub(crate) const NAME: &str = "local.csi.paas.cucloud";
@@ -57,19 +54,8 @@ impl Scene {
         eventually("the daemon answers", SOON, || self.registrar.status());
     }
 
-    /// A healthy driver whose id is its name.
-    pub(crate) fn driver(&self, id: &str) -> FakeDriver {
-        self.named(id, id)
-    }
-
     pub(crate) fn named(&self, id: &str, name: &str) -> FakeDriver {
-        FakeDriver::start_in_new_directory(self.node.csi_socket(id), Behaviour::named(name))
-    }
-
-    /// The newest kubelet, ten times as fast.
-    pub(crate) fn kubelet(&self) -> TestKubelet {
-        let settings = Settings::new(self.node.kubelet_root(), Release::V1_36);
-        TestKubelet::start(settings.with_timing(Timing::faster(10)))
+        self.node.behaving(id, Behaviour::named(name))
     }
 
     #[track_caller]
@@ -80,10 +66,7 @@ impl Scene {
     /// Waits until the driver is in the phase, with these words in the reason.
     #[track_caller]
     pub(crate) fn reason(&self, id: &str, phase: &str, words: &str) -> DriverStatus {
-        let what = format!("{id} is {phase}: …{words}…");
-        self.registrar.wait_driver(&what, id, SOON, |driver| {
-            driver.phase == phase && driver.reason.as_deref().unwrap_or("").contains(words)
-        })
+        self.registrar.wait_reason(id, phase, words, SOON)
     }
 
     /// Waits until nobody knows of the driver any more.
@@ -97,14 +80,6 @@ impl Scene {
     pub(crate) fn ids(&self) -> Vec<String> {
         let drivers = self.registrar.status().unwrap().drivers;
         drivers.into_iter().map(|driver| driver.id).collect()
-    }
-
-    /// Runs a command that must succeed.
-    #[track_caller]
-    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
-        let output = self.registrar.run_cli(arguments);
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        output
     }
 
     pub(crate) fn directory(&self, id: &str) -> std::path::PathBuf {

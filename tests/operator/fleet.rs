@@ -56,8 +56,8 @@ fn queries(value: &Value, found: &mut Vec<String>) {
 /// The names of all series that a daemon with a registered driver has, and of their labels.
 fn existing() -> (BTreeSet<String>, BTreeSet<String>) {
     let scene = Scene::with_http(&[NAME]);
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let text = get(&scene.http(), "/metrics").body;
     let mut labels: BTreeSet<String> = FOREIGN_LABELS.map(str::to_owned).into();
@@ -176,8 +176,8 @@ fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
     let mut scene = Scene::new(&[NAME], "");
     scene.listen(&[NAME], &format!("127.0.0.1:{ours}"));
     scene.registrar.start();
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let config = scene.node.root().join("prometheus.yml");
     let text = format!(

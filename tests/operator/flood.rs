@@ -57,7 +57,7 @@ fn kubelet_is_answered_in_time(scene: &Scene) {
 fn a_thousand_slow_http_clients_delay_neither_the_kubelet_nor_other_clients() {
     allow_many_files();
     let scene = Scene::with_http(&[NAME]);
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     wait_code(&scene.http(), "/healthz", 200);
     let _held = flood(&scene.http(), b"GET /metrics HTTP/1.1\r\nHost: ");
@@ -75,7 +75,7 @@ fn a_thousand_slow_http_clients_delay_neither_the_kubelet_nor_other_clients() {
 fn a_thousand_mute_control_clients_do_not_delay_the_kubelet() {
     allow_many_files();
     let scene = Scene::with_http(&[NAME]);
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let control = scene.node.runtime_dir().join("control.sock");
     let _held = flood(&control, b"PRI * HTTP/2.0\r\n");

@@ -23,8 +23,8 @@ fn ready_follows_the_drivers_and_says_who_is_missing() {
         "{why}"
     );
     assert_eq!(wait_code(&scene.http(), "/healthz", 200), "ok");
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
     assert_eq!(wait_code(&scene.http(), "/healthz", 200), "ok");
 }
@@ -36,9 +36,9 @@ fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
         node_get_info: Answer::Fails(Code::Unimplemented),
         ..Behaviour::named(OTHER)
     };
-    let _controller = scene.behaving(OTHER, behaviour);
+    let _controller = scene.node.behaving(OTHER, behaviour);
     fs::create_dir(scene.node.link(NAME)).unwrap();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "conflict");
     assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
 }
@@ -46,7 +46,7 @@ fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
 #[test]
 fn status_is_the_json_of_the_command() {
     let scene = Scene::with_http(&[NAME]);
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let answer = get(&scene.http(), "/status");
     assert_eq!(answer.code, 200);
@@ -62,7 +62,7 @@ fn status_is_the_json_of_the_command() {
 fn the_landing_page_shows_the_drivers_without_any_script() {
     let scene = Scene::with_http(&[NAME]);
     let behaviour = Behaviour::named("<script>alert(1)</script>");
-    let _driver = scene.behaving(NAME, behaviour);
+    let _driver = scene.node.behaving(NAME, behaviour);
     scene
         .registrar
         .wait_driver("it was asked", NAME, SOON, |driver| {
@@ -177,8 +177,8 @@ fn a_port_that_is_taken_keeps_no_driver_from_the_kubelet() {
     let mut scene = Scene::new(&[NAME], "");
     scene.listen(&[NAME], &address);
     scene.registrar.start();
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let said = stdout(&scene.registrar.run_cli(["status"]));
     assert!(

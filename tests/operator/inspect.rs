@@ -10,7 +10,7 @@ use crate::scene::{NAME, Scene, stderr, stdout};
 /// Runs inspect on a driver with this behaviour.
 fn inspect(behaviour: Behaviour, more: &[&str]) -> std::process::Output {
     let scene = Scene::new(&[], "[defaults]\nrequest_timeout = \"500ms\"\n");
-    let driver: FakeDriver = scene.behaving("x", behaviour);
+    let driver: FakeDriver = scene.node.behaving("x", behaviour);
     let socket = driver.path().display().to_string();
     let mut arguments = vec!["inspect"];
     arguments.extend(more);

@@ -52,8 +52,8 @@ fn value(text: &str, series: &str) -> f64 {
 #[test]
 fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
     let scene = Scene::with_http(&[NAME, OTHER]);
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let text = scrape(&scene);
     assert_eq!(families(&text), NAMES.into());
@@ -92,8 +92,8 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
 #[test]
 fn a_driver_that_is_no_longer_configured_is_gone_from_the_metrics() {
     let scene = Scene::with_http(&[NAME, OTHER]);
-    let _kubelet = scene.kubelet();
-    let _drivers = [scene.driver(NAME), scene.driver(OTHER)];
+    let _kubelet = scene.node.kubelet();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     scene.phase(OTHER, "registered");
     scene.listen(&[NAME], &format!("unix:{}", scene.http().display()));
     assert!(scene.registrar.run_cli(["reload"]).status.success());
@@ -110,8 +110,8 @@ fn promtool_accepts_the_metrics() {
         return;
     }
     let scene = Scene::with_http(&[NAME]);
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let output = pipe("promtool", &["check", "metrics"], &scrape(&scene));
     assert!(output.status.success(), "{output:?}");
@@ -123,8 +123,8 @@ fn promtool_accepts_the_metrics() {
 #[test]
 fn being_scraped_does_not_make_the_daemon_larger_each_time() {
     let scene = Scene::with_http(&[NAME]);
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let unasked = scene.registrar.rss_kb();
     let ask = |times: usize| {

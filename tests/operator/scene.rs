@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use bed::{
-    Behaviour, DriverStatus, FakeDriver, Node, Registrar, Release, Settings, TestKubelet, Timing,
-};
+use bed::{DriverStatus, Node, Registrar};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
 pub(crate) const NAME: &str = "local.csi.paas.cucloud";
@@ -56,21 +54,6 @@ impl Scene {
 
     pub(crate) fn http(&self) -> PathBuf {
         self.node.runtime_dir().join("http.sock")
-    }
-
-    /// A healthy driver whose id is its name.
-    pub(crate) fn driver(&self, id: &str) -> FakeDriver {
-        self.behaving(id, Behaviour::named(id))
-    }
-
-    pub(crate) fn behaving(&self, id: &str, behaviour: Behaviour) -> FakeDriver {
-        FakeDriver::start_in_new_directory(self.node.csi_socket(id), behaviour)
-    }
-
-    /// The newest kubelet, ten times as fast.
-    pub(crate) fn kubelet(&self) -> TestKubelet {
-        let settings = Settings::new(self.node.kubelet_root(), Release::V1_36);
-        TestKubelet::start(settings.with_timing(Timing::faster(10)))
     }
 
     /// Waits until the driver is in the phase.

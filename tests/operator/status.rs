@@ -29,8 +29,8 @@ fn interrupt(child: &Child) {
 fn the_table_fits_80_columns_and_has_no_escape_sequences_in_a_pipe() {
     let long = "a-driver-with-quite-a-long-id.csi.example.com";
     let scene = Scene::started(&[NAME, long], "");
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let output = scene.registrar.run_cli(["status"]);
     assert_eq!(output.status.code(), Some(1));
@@ -62,9 +62,9 @@ fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
             .unwrap_or_else(|| panic!("no {words}"))
     };
     until("waiting-for-driver");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     until("waiting-for-kubelet");
-    let _kubelet = scene.kubelet();
+    let _kubelet = scene.node.kubelet();
     until("registered");
     interrupt(&child);
     let status = eventually("it ends", SOON, || child.try_wait().unwrap());
@@ -78,7 +78,7 @@ fn watching_as_json_is_one_object_a_line() {
     let mut child = watch(&scene, &["--json"]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     bed::Status::parse(lines.next().unwrap().unwrap().as_bytes());
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     let next = bed::Status::parse(lines.next().unwrap().unwrap().as_bytes());
     assert_eq!(next.driver(NAME).unwrap().phase, "waiting-for-kubelet");
     interrupt(&child);
@@ -113,7 +113,7 @@ fn a_reader_that_leaves_is_no_failure() {
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
     drop(child.stdout.take());
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     let status = eventually("it ends", SOON, || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
 }

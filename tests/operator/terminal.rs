@@ -72,9 +72,9 @@ fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
     scene.phase(NAME, "waiting-for-driver");
     let tmux = watching(&scene, "A=b");
     tmux.wait("waiting-for-driver");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     tmux.wait("waiting-for-kubelet");
-    let _kubelet = scene.kubelet();
+    let _kubelet = scene.node.kubelet();
     let screen = tmux.wait("by the kubelet, pid");
     assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
     assert!(!screen.contains("waiting"), "{screen}");

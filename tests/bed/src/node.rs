@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::driver::{Behaviour, FakeDriver};
+use crate::kubelet::{Release, Settings, TestKubelet, Timing};
+
 /// Where registration sockets live in relation to the kubelet's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
@@ -147,6 +150,22 @@ impl Node {
     /// Writes the configuration file as it is given.
     pub fn write_config(&self, toml: &str) {
         fs::write(self.config_file(), toml).unwrap();
+    }
+
+    /// Starts a healthy driver whose id is its name.
+    pub fn driver(&self, id: &str) -> FakeDriver {
+        self.behaving(id, Behaviour::named(id))
+    }
+
+    /// Starts a driver that behaves so.
+    pub fn behaving(&self, id: &str, behaviour: Behaviour) -> FakeDriver {
+        FakeDriver::start_in_new_directory(self.csi_socket(id), behaviour)
+    }
+
+    /// Starts the newest kubelet, ten times as fast.
+    pub fn kubelet(&self) -> TestKubelet {
+        let settings = Settings::new(self.kubelet_root(), Release::V1_36);
+        TestKubelet::start(settings.with_timing(Timing::faster(10)))
     }
 }
 

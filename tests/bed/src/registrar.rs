@@ -173,6 +173,21 @@ impl Registrar {
         })
     }
 
+    /// Waits until the driver is in the phase, with these words in the reason.
+    #[track_caller]
+    pub fn wait_reason(
+        &self,
+        id: &str,
+        phase: &str,
+        words: &str,
+        deadline: Duration,
+    ) -> DriverStatus {
+        let what = format!("{id} is {phase}: …{words}…");
+        self.wait_driver(&what, id, deadline, |driver| {
+            driver.phase == phase && driver.reason.as_deref().unwrap_or("").contains(words)
+        })
+    }
+
     /// Waits until the driver's status is as wanted.
     #[track_caller]
     pub fn wait_driver(
@@ -201,6 +216,14 @@ impl Registrar {
             .stdin(Stdio::null())
             .output()
             .unwrap()
+    }
+
+    /// Runs a command that must succeed.
+    #[track_caller]
+    pub fn succeed(&self, arguments: &[&str]) -> Output {
+        let output = self.run_cli(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        output
     }
 
     /// What it costs while it runs.

@@ -16,7 +16,7 @@ const QUICK: &str = "[defaults]\nrequest_timeout = \"300ms\"\nretry_max = \"50ms
 #[track_caller]
 fn driver_is_found(behaviour: Behaviour, check: &str, words: &str) {
     let mut scene = Scene::new(&[NAME], QUICK);
-    let _driver = scene.behaving(NAME, behaviour);
+    let _driver = scene.node.behaving(NAME, behaviour);
     finds(&scene, check, words);
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
@@ -71,7 +71,7 @@ fn a_driver_that_says_nothing() {
 fn a_wrong_name() {
     let pin = format!("[drivers.{NAME:?}]\nname = \"pinned.name\"\n");
     let scene = Scene::started(&[], &pin);
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     finds(&scene, "name", "the configuration pins \"pinned.name\"");
 }
 
@@ -115,7 +115,7 @@ fn an_empty_node_id() {
 #[test]
 fn a_driver_without_a_node_service_is_a_warning() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.behaving(
+    let _driver = scene.node.behaving(
         NAME,
         failing(Answer::Works, Answer::Fails(Code::Unimplemented)),
     );
@@ -141,7 +141,7 @@ fn a_path_that_is_too_long() {
 #[test]
 fn a_plugin_directory_that_discovery_refuses() {
     let mut scene = Scene::new(&[], "[discovery]\nenabled = true\n");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     let directory = scene.node.csi_socket(NAME).parent().unwrap().to_owned();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
     finds(&scene, "plugin directory", "others than root may write");

@@ -36,7 +36,7 @@ fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
 #[test]
 fn a_directory_that_the_sandbox_hides_from_the_daemon() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let process = proc(&scene).join(scene.registrar.pid().to_string());
     fs::create_dir(&process).unwrap();
@@ -53,7 +53,7 @@ fn a_directory_that_the_sandbox_hides_from_the_daemon() {
 #[test]
 fn a_directory_that_is_read_only_for_the_daemon_alone() {
     let scene = Scene::new(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     let run = scene.command_line("run").join(" ");
     let script = format!(
@@ -89,7 +89,7 @@ fn a_directory_that_is_read_only_for_the_daemon_alone() {
 #[test]
 fn a_directory_that_may_not_be_written() {
     let scene = Scene::new(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     fs::set_permissions(scene.node.registry_dir(), fs::Permissions::from_mode(0o555)).unwrap();
     if let Some(output) = doctor_as_nobody(&scene) {
@@ -100,7 +100,7 @@ fn a_directory_that_may_not_be_written() {
 #[test]
 fn a_socket_that_may_not_be_connected_to() {
     let scene = Scene::new(&[NAME], "");
-    let driver = scene.driver(NAME);
+    let driver = scene.node.driver(NAME);
     for directory in [
         scene.node.root().join("vdata/storage"),
         scene.node.kubelet_registry_dir(),
@@ -116,7 +116,7 @@ fn a_socket_that_may_not_be_connected_to() {
 #[test]
 fn a_file_system_that_is_read_only() {
     let scene = Scene::new(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     let line = scene.command_line("doctor").join(" ");
     let script = format!(

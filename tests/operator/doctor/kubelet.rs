@@ -31,7 +31,7 @@ fn take_away(scene: &Scene) {
 #[test]
 fn a_kubelet_that_does_not_run() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     finds(&scene, "kubelet running", "no kubelet runs");
 }
@@ -43,7 +43,7 @@ fn a_kubelet_directory_that_is_missing() {
     finds(&scene, "kubelet running", "plugins_registry is missing");
     kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
     scene.registrar.start();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     finds(&scene, "kubelet directory", "plugins_registry is missing");
 }
@@ -51,7 +51,7 @@ fn a_kubelet_directory_that_is_missing() {
 #[test]
 fn a_kubelet_with_its_root_directory_elsewhere() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     kubelet_process(&scene, Path::new("/var/lib/k0s/kubelet"), Path::new("/"));
     finds(
@@ -70,7 +70,7 @@ fn a_kubelet_with_its_root_directory_elsewhere() {
 #[test]
 fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let container = scene.node.root().join("container");
     fs::create_dir(&container).unwrap();
@@ -90,7 +90,7 @@ fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
 #[test]
 fn a_kubelet_that_does_not_look() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
     finds(
@@ -103,9 +103,9 @@ fn a_kubelet_that_does_not_look() {
 #[test]
 fn a_kubelet_that_says_no() {
     let scene = Scene::started(&[NAME], "");
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     kubelet.fault(|faults| faults.refuse = Some("the version is bad".to_owned()));
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "rejected");
     finds(&scene, "kubelet rejecting", "the version is bad");
 }
@@ -113,8 +113,8 @@ fn a_kubelet_that_says_no() {
 #[test]
 fn a_plugins_registry_made_anew_under_a_running_kubelet() {
     let scene = Scene::started(&[NAME], "");
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     take_away(&scene);
     scene.node.make_kubelet_registry_dir();

@@ -56,8 +56,8 @@ fn finds(scene: &Scene, check: &str, words: &str) {
 #[test]
 fn a_node_where_all_is_well_has_no_fault_and_is_0() {
     let scene = Scene::started(&[NAME], "");
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let output = doctor(&scene);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -70,8 +70,8 @@ fn a_node_where_all_is_well_has_no_fault_and_is_0() {
 #[test]
 fn a_warning_is_no_fault() {
     let scene = Scene::started(&[NAME], "");
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let limits = proc(&scene).join("sys/fs/inotify");
     fs::create_dir_all(&limits).unwrap();
@@ -91,15 +91,15 @@ fn a_bad_configuration() {
 #[test]
 fn a_daemon_that_does_not_run() {
     let scene = Scene::new(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     finds(&scene, "daemon", "is not running");
 }
 
 #[test]
 fn a_driver_that_is_configured_and_not_loaded() {
     let scene = Scene::started(&[NAME], "");
-    let _drivers = [scene.driver(NAME), scene.driver(OTHER)];
-    let _kubelet = scene.kubelet();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
+    let _kubelet = scene.node.kubelet();
     scene.phase(NAME, "registered");
     scene.node.write_default_config(&[NAME, OTHER], "");
     finds(&scene, "daemon", "does not have this driver yet");
@@ -108,7 +108,7 @@ fn a_driver_that_is_configured_and_not_loaded() {
 #[test]
 fn a_driver_that_was_withdrawn_by_hand() {
     let scene = Scene::started(&[NAME], "");
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     assert!(scene.registrar.run_cli(["withdraw", NAME]).status.success());
     scene.phase(NAME, "withdrawn");
@@ -121,7 +121,7 @@ fn a_link_that_is_somebody_elses() {
     let _foreign = UnixListener::bind(scene.node.link(NAME)).unwrap();
     let mut scene = scene;
     scene.registrar.start();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "conflict");
     finds(
         &scene,
@@ -134,7 +134,7 @@ fn a_link_that_is_somebody_elses() {
 fn a_directory_in_the_place_of_the_link() {
     let scene = Scene::started(&[NAME], "");
     fs::create_dir(scene.node.link(NAME)).unwrap();
-    let _driver = scene.driver(NAME);
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "conflict");
     finds(&scene, "another owner", "neither a socket nor a link");
 }

@@ -28,8 +28,8 @@ fn a_file_in_the_place_of_the_kubelets_directory() {
 #[test]
 fn a_directory_that_everybody_may_write_to_is_a_warning() {
     let scene = Scene::started(&[NAME], "");
-    let _kubelet = scene.kubelet();
-    let _driver = scene.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let open = fs::Permissions::from_mode(0o777);
     fs::set_permissions(scene.node.registry_dir(), open).unwrap();

@@ -145,7 +145,7 @@ fn call_as_nobody(path: &Path, capabilities: &[&str]) -> Output {
 #[test]
 fn a_caller_of_another_user_is_turned_away() {
     if !Uid::effective().is_root() {
-        eprintln!("SKIPPED: only root can call as somebody else");
+        bed::skipped("root, to call as somebody else");
         return;
     }
     let (scene, _driver) = Scene::published(Layout::TwoDirectories);

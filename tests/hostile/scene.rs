@@ -105,11 +105,7 @@ pub(crate) fn mode(path: &Path) -> u32 {
 pub(crate) fn is_root() -> bool {
     let root = Uid::effective().is_root();
     if !root {
-        assert!(
-            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "only root can act as somebody else"
-        );
-        eprintln!("SKIPPED: only root can act as somebody else, so this test proves nothing");
+        bed::skipped("root, to act as somebody else");
     }
     root
 }

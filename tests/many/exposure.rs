@@ -42,7 +42,7 @@ fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
 #[test]
 fn a_directory_of_another_user_is_refused() {
     if !geteuid().is_root() {
-        eprintln!("skipped: only root can give a directory away");
+        bed::skipped("root, to give a directory away");
         return;
     }
     let scene = Scene::started(Layout::TwoDirectories, "");

@@ -90,11 +90,7 @@ pub(crate) fn has(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&paths).any(|dir| Path::new(&dir).join(program).exists());
     if !found {
-        assert!(
-            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "{program} is not installed"
-        );
-        eprintln!("SKIPPED: {program} is not installed, so this test proves nothing");
+        bed::skipped(program);
     }
     found
 }

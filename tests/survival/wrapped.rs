@@ -9,11 +9,7 @@ use crate::scene::PROGRAM;
 /// arguments. Nothing without root, which `tests/run` has.
 pub(crate) fn registrar(node: &Node, script: &str) -> Option<Registrar> {
     if !nix::unistd::geteuid().is_root() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "this takes root, and nothing may be skipped in CI"
-        );
-        eprintln!("skipped: this takes root");
+        bed::skipped("root");
         return None;
     }
     let wrapper = node.root().join("registrar");

@@ -17,6 +17,7 @@
 //! - [`Dice`]: numbers that the same seed gives again
 //! - [`Sentinels`]: foreign files that nobody may touch
 //! - [`script`]: a program written by the test
+//! - [`skipped`]: for what a machine cannot do
 //! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping
 
@@ -36,6 +37,7 @@ pub mod script;
 pub mod sentinels;
 pub mod sidecar;
 pub mod sidecar_process;
+pub mod skipping;
 pub mod status;
 pub mod stranger;
 pub mod view;
@@ -55,6 +57,7 @@ pub use registrar::Registrar;
 pub use sentinels::Sentinels;
 pub use sidecar::Sidecar;
 pub use sidecar_process::SidecarProcess;
+pub use skipping::skipped;
 pub use status::{DriverStatus, Status};
 pub use stranger::Stranger;
 pub use view::View;

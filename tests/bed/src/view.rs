@@ -5,6 +5,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::skipping::skipped;
+
 /// What a program of this machine needs to run at all.
 const SYSTEM: [&str; 7] = ["bin", "dev", "etc", "lib", "lib64", "proc", "usr"];
 
@@ -59,11 +61,7 @@ impl View {
         let can = tried.stderr(Stdio::null()).status();
         let can = can.is_ok_and(|status| status.success());
         if !can {
-            assert!(
-                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-                "this user may not make a mount namespace"
-            );
-            eprintln!("SKIPPED: only root can make a mount namespace, so this test proves nothing");
+            skipped("root, to make a mount namespace");
         }
         can
     }

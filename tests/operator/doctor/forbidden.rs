@@ -82,7 +82,7 @@ fn a_directory_that_is_read_only_for_the_daemon_alone() {
         daemon.kill().unwrap();
         daemon.wait().unwrap();
     } else {
-        eprintln!("SKIPPED: mounts are not allowed here, so this test proves nothing");
+        bed::skipped("mounts");
     }
 }
 
@@ -129,7 +129,7 @@ fn a_file_system_that_is_read_only() {
         .output()
         .unwrap();
     if output.stdout.is_empty() {
-        eprintln!("SKIPPED: mounts are not allowed here, so this test proves nothing: {output:?}");
+        bed::skipped(&format!("mounts: {output:?}"));
         return;
     }
     first_is(&output, "registry_dir", "mounted read-only");

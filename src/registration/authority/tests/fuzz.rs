@@ -2,6 +2,7 @@
 //! all else as it was sent.
 
 use super::client::{CONTINUATION, END_HEADERS, HEADERS, PADDED, PREFACE, PRIORITY};
+use super::server::take_string;
 use crate::fuzz::{Fuzz, hash};
 use crate::grpc::frame::MAX_PAYLOAD;
 use crate::registration::authority::block::MAX_BLOCK;
@@ -137,30 +138,6 @@ fn check_block(&(flags, payload): &(u8, &[u8])) {
         let value = take_string(&mut rest);
         assert!(name != b":authority" || value == b"localhost");
     }
-}
-
-fn take_string<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
-    let mut next = || {
-        let (first, after) = rest.split_first().expect("a length");
-        *rest = after;
-        usize::from(*first)
-    };
-    let mut length = next();
-    assert!(length < 128, "no Huffman code");
-    if length == 127 {
-        let mut weight = 1;
-        loop {
-            let octet = next();
-            length += (octet % 128) * weight;
-            weight *= 128;
-            if octet < 128 {
-                break;
-            }
-        }
-    }
-    let (text, after) = rest.split_at(length);
-    *rest = after;
-    text
 }
 
 /// The name of a fault, without what differs from one input to the next.

@@ -112,8 +112,8 @@ fn see(kind: u8, flags: u8, stream: u32, mut payload: &[u8]) -> Seen {
         assert!(matches!(lead, 0x00 | 0x10), "a plain literal: {lead:#x}");
         fields.push(SeenField {
             never_indexed: *lead == 0x10,
-            name: take_string(&mut payload),
-            value: take_string(&mut payload),
+            name: text(take_string(&mut payload)),
+            value: text(take_string(&mut payload)),
         });
     }
     Seen::Headers {
@@ -124,7 +124,8 @@ fn see(kind: u8, flags: u8, stream: u32, mut payload: &[u8]) -> Seen {
     }
 }
 
-fn take_string(payload: &mut &[u8]) -> String {
+/// Takes one string literal of HPACK off the front.
+pub(super) fn take_string<'a>(payload: &mut &'a [u8]) -> &'a [u8] {
     let mut next = || {
         let (first, rest) = payload.split_first().expect("a length");
         *payload = rest;
@@ -145,5 +146,9 @@ fn take_string(payload: &mut &[u8]) -> String {
     }
     let (text, rest) = payload.split_at(length);
     *payload = rest;
-    String::from_utf8(text.to_vec()).expect("text")
+    text
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
 }

@@ -1,8 +1,14 @@
 //! The world of one driver: its disk, its process, its kubelet, us, and the hand.
 
+mod normalising;
+mod performing;
+mod step;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::step::{BY_HAND, BY_ITSELF};
+pub(super) use self::step::{Missing, Step};
 use super::kubelet::{Change, Kubelet, LinkId, Release, Told};
 use crate::csi::answer::Answer;
 use crate::driver::phase::Phase;
@@ -84,88 +90,6 @@ impl std::hash::Hash for Written {
         format!("{:?}", self.0).hash(state);
     }
 }
-
-/// A rule of recovery that is left out, to see that it is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Missing {
-    NoticingTheKubeletsEnd,
-    AnnouncingAgain,
-    LookingAtTheLink,
-    LookingAtTheSocket,
-    TheStateFile,
-}
-
-impl Missing {
-    pub(super) const ALL: [Missing; 5] = [
-        Missing::NoticingTheKubeletsEnd,
-        Missing::AnnouncingAgain,
-        Missing::LookingAtTheLink,
-        Missing::LookingAtTheSocket,
-        Missing::TheStateFile,
-    ];
-}
-
-/// One thing that can happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    // The hand's.
-    DriverDies,
-    DriverReturns,
-    DriverReturnsAsAnotherNode,
-    NodeGetInfoBreaks,
-    NodeGetInfoWorksAgain,
-    KubeletDies,
-    KubeletStarts,
-    WeAreKilled,
-    LinkIsDeleted,
-    LinkIsReplacedByAForeignOne,
-    ForeignOwnerGoes,
-    SocketIsDeleted,
-    DirectoryIsMadeAnew,
-    // Things that happen by themselves, sooner or later.
-    WeStart,
-    DriverIsHeard,
-    KubeletsEndIsNoticed,
-    KubeletsStartIsNoticed,
-    DirectoryIsNoticed,
-    LinkIsLookedAt,
-    SocketIsLookedAt,
-    KubeletLooks,
-    KubeletWorks,
-    WeTick,
-    Resync,
-}
-
-const BY_HAND: [Step; 13] = [
-    Step::DriverDies,
-    Step::DriverReturns,
-    Step::DriverReturnsAsAnotherNode,
-    Step::NodeGetInfoBreaks,
-    Step::NodeGetInfoWorksAgain,
-    Step::KubeletDies,
-    Step::KubeletStarts,
-    Step::WeAreKilled,
-    Step::LinkIsDeleted,
-    Step::LinkIsReplacedByAForeignOne,
-    Step::ForeignOwnerGoes,
-    Step::SocketIsDeleted,
-    Step::DirectoryIsMadeAnew,
-];
-
-/// In the order in which they happen when nothing interferes.
-const BY_ITSELF: [Step; 11] = [
-    Step::WeStart,
-    Step::DriverIsHeard,
-    Step::KubeletsEndIsNoticed,
-    Step::KubeletsStartIsNoticed,
-    Step::DirectoryIsNoticed,
-    Step::LinkIsLookedAt,
-    Step::SocketIsLookedAt,
-    Step::KubeletLooks,
-    Step::KubeletWorks,
-    Step::WeTick,
-    Step::Resync,
-];
 
 impl World {
     /// A driver and a kubelet run; we have never been there.
@@ -378,71 +302,6 @@ impl World {
             && kubelet.has_work(self.now).is_none()
     }
 
-    /// Equal situations become equal states: it is always now, and files are numbered from one.
-    pub(super) fn normalise(&mut self) {
-        // Time passes as it likes, so only the order of what is to come matters.
-        let ours = self.us.iter().flat_map(Driver::times);
-        let theirs = self.kubelet.iter().flat_map(Kubelet::times);
-        let to_come: BTreeSet<Moment> = ours.chain(theirs).filter(|at| *at > self.now).collect();
-        let time = |at: Moment| NOW + Duration::from_secs(to_come.range(..=at).count() as u64);
-        let mut numbers = Numbers::default();
-        for link in self.disk.our_links().values() {
-            numbers.note(*link);
-        }
-        if let Some((socket, _)) = self.disk.socket {
-            numbers.note(socket);
-        }
-        if let Some(kubelet) = &self.kubelet {
-            kubelet.links().for_each(|link| numbers.note(link));
-        }
-        for file in self.disk.links.values_mut() {
-            if let LinkFile::Ours(link) = file {
-                *link = numbers.of(*link);
-            }
-        }
-        if let Some((socket, _)) = &mut self.disk.socket {
-            *socket = numbers.of(*socket);
-        }
-        if let Some(kubelet) = &mut self.kubelet {
-            kubelet.normalise(|link| numbers.of(link), time);
-        }
-        if let Some(us) = &mut self.us {
-            us.normalise(
-                |identity| Identity::numbered(numbers.of(identity.number())),
-                time,
-                |pid| self.pid == pid,
-            );
-        }
-        if let Some(Written(record)) = &mut self.state {
-            if let Some(link) = &mut record.link {
-                *link = Identity::numbered(numbers.of(link.number()));
-            }
-            if let Some(caller) = &mut record.called_by {
-                *caller = process(u32::from(caller.pid == self.pid));
-            }
-            if let Some(kubelet) = record
-                .registration
-                .as_mut()
-                .and_then(|registered| registered.kubelet.as_mut())
-            {
-                *kubelet = process(u32::from(kubelet.pid == self.pid));
-            }
-        }
-        self.held = self
-            .held
-            .take()
-            .map(|(pid, link, node)| (u32::from(pid == self.pid), numbers.of(link), node));
-        self.news.ended = self
-            .news
-            .ended
-            .iter()
-            .map(|pid| u32::from(*pid == self.pid))
-            .collect();
-        self.pid = 1;
-        self.now = NOW;
-        self.next = numbers.next();
-    }
-
     fn driver_is(&mut self, csi: Csi) {
         self.csi = csi;
         self.news.contact = true;
@@ -616,137 +475,6 @@ impl World {
         }
     }
 
-    fn apply(&mut self, event: Event) -> Result<(), String> {
-        let Some(us) = &mut self.us else {
-            return Ok(());
-        };
-        for effect in us.apply(event, self.now) {
-            if let Some(outcome) = self.perform(&effect)? {
-                self.apply(outcome)?;
-            }
-        }
-        if self.disk.our_links().len() > 1 {
-            return Err("two links of ours stand at once".to_owned());
-        }
-        Ok(())
-    }
-
-    fn perform(&mut self, effect: &Effect) -> Result<Option<Event>, String> {
-        let Some(us) = &self.us else { return Ok(None) };
-        match effect {
-            Effect::Serve(_) if us.serves().is_some() => Ok(None),
-            Effect::Serve(_) => {
-                let socket = self.new_number();
-                self.disk.socket = Some((socket, true));
-                Ok(Some(Event::SocketServed(Identity::numbered(socket))))
-            }
-            Effect::Publish(..) if us.links().is_some() => Ok(None),
-            Effect::Publish(_, slot) => self.publish(*slot),
-            Effect::Announce(_, slot) => self.announce(*slot),
-            Effect::Unlink(_, slot, identity) => {
-                if self.disk.links.get(&slot.0) == Some(&LinkFile::Ours(identity.number())) {
-                    self.must_not_stand(*slot)?;
-                    self.disk.links.remove(&slot.0);
-                    self.kubelet_sees(slot.0, Change::Removed);
-                }
-                Ok(None)
-            }
-            Effect::Unserve(..) => {
-                self.disk.socket = None;
-                Ok(None)
-            }
-            Effect::Save => {
-                self.state = Some(Written(us.record()));
-                Ok(None)
-            }
-        }
-    }
-
-    fn publish(&mut self, slot: Slot) -> Result<Option<Event>, String> {
-        self.must_listen()?;
-        match self.disk.links.get(&slot.0) {
-            Some(LinkFile::Ours(link)) => Ok(Some(Event::LinkPublished(Identity::numbered(*link)))),
-            Some(LinkFile::Foreign { alive: true }) => Ok(Some(Event::LinkBlocked(
-                Obstacle::LiveOwner("pid 1".to_owned()),
-            ))),
-            Some(LinkFile::Foreign { alive: false }) | None => Ok(Some(self.make_link(slot))),
-        }
-    }
-
-    fn announce(&mut self, slot: Slot) -> Result<Option<Event>, String> {
-        self.must_listen()?;
-        if let Some(LinkFile::Foreign { alive: true }) = self.disk.links.get(&slot.0) {
-            return Ok(Some(Event::LinkBlocked(Obstacle::LiveOwner(
-                "pid 1".to_owned(),
-            ))));
-        }
-        self.must_not_stand(slot)?;
-        if self.missing == Some(Missing::AnnouncingAgain) {
-            let link = self
-                .disk
-                .our_links()
-                .get(&slot.0)
-                .copied()
-                .unwrap_or_default();
-            return Ok(Some(Event::LinkPublished(Identity::numbered(link))));
-        }
-        Ok(Some(self.make_link(slot)))
-    }
-
-    fn must_listen(&self) -> Result<(), String> {
-        match self.disk.socket {
-            Some((_, true)) => Ok(()),
-            // Deleted under us, and we have not looked yet.
-            None if self.news.socket => Ok(()),
-            _ => Err("a link is published before the socket listens".to_owned()),
-        }
-    }
-
-    /// A link is neither made anew nor taken away while a yes that we have heard stands for the
-    /// driver as it is.
-    fn must_not_stand(&self, slot: Slot) -> Result<(), String> {
-        let Some(kubelet) = &self.kubelet else {
-            return Ok(());
-        };
-        let known = self.us.as_ref().and_then(Driver::answer);
-        let same_driver = |node: &str| known.is_none_or(|answer| answer.node_id == node);
-        match (&self.held, self.disk.our_links().get(&slot.0)) {
-            (Some((pid, link, node)), Some(standing))
-                if *pid == self.pid
-                    && link == standing
-                    && same_driver(node)
-                    && kubelet.holds(slot.0) =>
-            {
-                Err("a registration that stands for the driver as it is was disturbed".to_owned())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn make_link(&mut self, slot: Slot) -> Event {
-        let link = self.new_number();
-        self.put_link(slot.0, LinkFile::Ours(link));
-        Event::LinkPublished(Identity::numbered(link))
-    }
-
-    fn put_link(&mut self, slot: u32, file: LinkFile) {
-        let new = self.disk.links.insert(slot, file).is_none();
-        let change = if matches!(file, LinkFile::Ours(_)) {
-            Change::Created
-        } else {
-            Change::Removed
-        };
-        if change == Change::Created || !new {
-            self.kubelet_sees(slot, change);
-        }
-    }
-
-    fn kubelet_sees(&mut self, slot: u32, change: Change) {
-        if let Some(kubelet) = &mut self.kubelet {
-            kubelet.sees(slot, change);
-        }
-    }
-
     fn new_number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -766,25 +494,6 @@ impl Disk {
         self.links
             .values()
             .any(|file| matches!(file, LinkFile::Foreign { alive: true }))
-    }
-}
-
-/// Numbers files in the order in which they are found; what is not found any more is zero.
-#[derive(Default)]
-struct Numbers(BTreeMap<u64, u64>);
-
-impl Numbers {
-    fn note(&mut self, number: u64) {
-        let next = self.0.len() as u64 + 1;
-        self.0.entry(number).or_insert(next);
-    }
-
-    fn of(&self, number: u64) -> u64 {
-        self.0.get(&number).copied().unwrap_or_default()
-    }
-
-    fn next(&self) -> u64 {
-        self.0.len() as u64 + 1
     }
 }
 

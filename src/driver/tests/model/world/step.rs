@@ -1,0 +1,83 @@
+//! What can happen in a world, and which of our rules may be left out of it.
+
+/// A rule of recovery that is left out, to see that it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::driver::tests::model) enum Missing {
+    NoticingTheKubeletsEnd,
+    AnnouncingAgain,
+    LookingAtTheLink,
+    LookingAtTheSocket,
+    TheStateFile,
+}
+
+impl Missing {
+    pub(in crate::driver::tests::model) const ALL: [Missing; 5] = [
+        Missing::NoticingTheKubeletsEnd,
+        Missing::AnnouncingAgain,
+        Missing::LookingAtTheLink,
+        Missing::LookingAtTheSocket,
+        Missing::TheStateFile,
+    ];
+}
+
+/// One thing that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver::tests::model) enum Step {
+    // The hand's.
+    DriverDies,
+    DriverReturns,
+    DriverReturnsAsAnotherNode,
+    NodeGetInfoBreaks,
+    NodeGetInfoWorksAgain,
+    KubeletDies,
+    KubeletStarts,
+    WeAreKilled,
+    LinkIsDeleted,
+    LinkIsReplacedByAForeignOne,
+    ForeignOwnerGoes,
+    SocketIsDeleted,
+    DirectoryIsMadeAnew,
+    // Things that happen by themselves, sooner or later.
+    WeStart,
+    DriverIsHeard,
+    KubeletsEndIsNoticed,
+    KubeletsStartIsNoticed,
+    DirectoryIsNoticed,
+    LinkIsLookedAt,
+    SocketIsLookedAt,
+    KubeletLooks,
+    KubeletWorks,
+    WeTick,
+    Resync,
+}
+
+pub(super) const BY_HAND: [Step; 13] = [
+    Step::DriverDies,
+    Step::DriverReturns,
+    Step::DriverReturnsAsAnotherNode,
+    Step::NodeGetInfoBreaks,
+    Step::NodeGetInfoWorksAgain,
+    Step::KubeletDies,
+    Step::KubeletStarts,
+    Step::WeAreKilled,
+    Step::LinkIsDeleted,
+    Step::LinkIsReplacedByAForeignOne,
+    Step::ForeignOwnerGoes,
+    Step::SocketIsDeleted,
+    Step::DirectoryIsMadeAnew,
+];
+
+/// In the order in which they happen when nothing interferes.
+pub(super) const BY_ITSELF: [Step; 11] = [
+    Step::WeStart,
+    Step::DriverIsHeard,
+    Step::KubeletsEndIsNoticed,
+    Step::KubeletsStartIsNoticed,
+    Step::DirectoryIsNoticed,
+    Step::LinkIsLookedAt,
+    Step::SocketIsLookedAt,
+    Step::KubeletLooks,
+    Step::KubeletWorks,
+    Step::WeTick,
+    Step::Resync,
+];

@@ -16,7 +16,7 @@
 //! - [`Footprint`]: what a process costs
 //! - [`Dice`]: numbers that the same seed gives again
 //! - [`Sentinels`]: foreign files that nobody may touch
-//! - [`script`]: a program written by the test
+//! - [`script`]: a program written or copied by the test
 //! - [`skipped`]: for what a machine cannot do
 //! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping

@@ -20,7 +20,7 @@ fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
     }
     let line = scene.command_line("doctor");
     let program = scene.node.root().join("registrar");
-    fs::copy(&line[0], &program).unwrap();
+    bed::script::copy(line[0].as_ref(), &program);
     for path in [scene.node.root(), &scene.node.root().join("run")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -176,8 +176,7 @@ impl Supervisor {
 
     fn let_go(&mut self, id: &DriverId) {
         tracing::info!(driver = %id, "{id}: its directory is gone, and so is the driver");
-        self.withdraw(id);
-        self.forget(id);
+        self.dismiss(id);
         self.changed = true;
         self.unsaved = true;
     }

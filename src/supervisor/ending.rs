@@ -82,6 +82,16 @@ impl Supervisor {
         }
     }
 
+    /// A driver is no longer ours: all that stands for it goes, and all that was counted.
+    pub(super) fn dismiss(&mut self, id: &DriverId) {
+        self.withdraw(id);
+        let entry = self.forget(id);
+        self.metrics.registering.forget(id);
+        if let Some(name) = entry.as_ref().and_then(|entry| entry.driver.name()) {
+            self.metrics.operations.forget(name.as_str());
+        }
+    }
+
     /// Ends all that runs for a driver, and leaves what stands on disk alone.
     pub(super) fn forget(&mut self, id: &DriverId) -> Option<Entry> {
         let entry = self.entries.remove(id)?;

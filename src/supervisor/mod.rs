@@ -11,6 +11,7 @@ mod ending;
 mod entry;
 mod kubelets;
 mod leftovers;
+mod reports;
 mod requests;
 mod schedule;
 mod telling;
@@ -30,23 +31,19 @@ pub(crate) use self::discovery::found_now;
 use self::entry::Entry;
 use self::kubelets::Kubelets;
 use self::leftovers::Leftovers;
+pub(crate) use self::reports::Report;
+use self::reports::tell;
 pub(crate) use self::requests::{Hand, Request};
 use self::schedule::Schedule;
 use crate::config::{Listen, Settings};
-use crate::csi::contact::Heard;
-use crate::csi::inquiry::Trouble;
 use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
 use crate::driver::Event;
-use crate::identity::Identity;
-use crate::journal::message_id;
-use crate::kubelet::Process;
 use crate::link::layout::Layout;
 use crate::link::sweep::Unclaimed;
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
-use crate::registration::desk::{Call, Outcome};
 use crate::systemd::notifier::Notifier;
 use crate::watch::{Change, Watcher};
 
@@ -59,23 +56,9 @@ const POLL: Duration = Duration::from_secs(1);
 /// How often drivers are asked again although nothing happened: one may hang with its connection
 /// open.
 const CHECK: Duration = Duration::from_secs(300);
-/// Reports taken in before anything is written down: one write serves many.
-const BATCH: usize = 256;
 
 /// A driver's id, shared by everything that speaks of it.
 pub(crate) type DriverId = Arc<str>;
-
-/// What the tasks beside the supervisor tell it.
-pub(crate) enum Report {
-    Heard(DriverId, Heard),
-    Called(DriverId, Call),
-    /// Whoever was at our place has gone.
-    OwnerEnded(DriverId),
-    KubeletEnded(Process),
-    Request(Request),
-    /// Why HTTP is not served where it should be; none when it is.
-    Http(Option<String>),
-}
 
 /// What the watcher watches for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -191,141 +174,6 @@ impl Supervisor {
         Moment::default() + self.started.elapsed()
     }
 
-    fn take_batch(&mut self, first: Report) {
-        self.take(first);
-        for _ in 1..BATCH {
-            let Ok(report) = self.reports.try_recv() else {
-                return;
-            };
-            self.take(report);
-        }
-    }
-
-    fn take(&mut self, report: Report) {
-        match report {
-            Report::Heard(id, Heard::Answered(answer)) => {
-                let event = match self.layout.check(&answer.name) {
-                    Ok(()) => Event::DriverAnswered(answer),
-                    Err(too_long) => {
-                        self.note_error(&id, too_long.to_string());
-                        Event::DriverSilent(too_long.to_string())
-                    }
-                };
-                self.heard(&id, None);
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.without_node_service = false;
-                }
-                self.apply(&id, event);
-            }
-            Report::Heard(id, Heard::Silent(trouble)) => {
-                let why = trouble.to_string();
-                if !trouble.is_absence() {
-                    self.note_error(&id, why.clone());
-                }
-                self.heard(&id, Some(&why));
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
-                }
-                self.apply(&id, Event::DriverSilent(why));
-            }
-            Report::Called(id, Call::Asked { pid }) => {
-                if let Some(entry) = self.entries.get(&id) {
-                    entry.desk.took_asked();
-                }
-                self.apply(&id, Event::KubeletAsked(pid.and_then(Process::of)));
-            }
-            Report::Called(
-                id,
-                Call::Told {
-                    outcome,
-                    pid,
-                    through,
-                    heard,
-                },
-            ) => {
-                self.told(&id, outcome, pid, through);
-                self.unanswered.push(heard);
-            }
-            Report::OwnerEnded(id) => {
-                self.look_at_socket(&id);
-                self.look_at_link(&id);
-            }
-            Report::KubeletEnded(process) => {
-                tracing::info!(pid = process.pid, "the kubelet has ended");
-                self.kubelets.ended(process);
-                self.apply_to_all(&Event::KubeletEnded(process));
-            }
-            Report::Request(request) => self.answer(request),
-            Report::Http(trouble) => {
-                self.http_trouble = trouble;
-                self.changed = true;
-            }
-        }
-    }
-
-    /// A kubelet said how the registration went.
-    fn told(
-        &mut self,
-        id: &DriverId,
-        outcome: Outcome,
-        pid: Option<u32>,
-        through: Option<Identity>,
-    ) {
-        self.kubelets.told(self.now());
-        let kubelet = pid.and_then(Process::of);
-        if let Some(kubelet) = kubelet {
-            self.watch_kubelet(kubelet);
-        }
-        // A kubelet shows that it has started before it speaks: seen the other way round, the sign
-        // would end the registration that it has just made.
-        self.look_at_signs();
-        // The registration came through the link as it is now, or does not count.
-        self.look_at_link(id);
-        let Some(entry) = self.entries.get_mut(id) else {
-            return;
-        };
-        match outcome {
-            Outcome::Registered => {
-                entry.tally.registrations += 1;
-                entry.last_error = None;
-                self.apply(id, Event::KubeletRegistered { kubelet, through });
-            }
-            Outcome::Rejected(error) => {
-                entry.tally.rejections += 1;
-                entry.last_error = Some(error.clone());
-                self.apply(id, Event::KubeletRejected(kubelet, error));
-            }
-        }
-    }
-
-    /// Notes that the driver was tried, and says once when it goes and when it is back.
-    fn heard(&mut self, id: &DriverId, why: Option<&str>) {
-        let Some(entry) = self.entries.get_mut(id) else {
-            return;
-        };
-        entry.tried = true;
-        match (why, entry.lost_since) {
-            (Some(why), None) if entry.driver.answer().is_some() => {
-                entry.lost_since = Some(Instant::now());
-                let csi_socket = entry.settings.csi_socket.display();
-                let message_id = message_id::DRIVER_LOST;
-                tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {why}");
-            }
-            (None, Some(since)) => {
-                entry.lost_since = None;
-                let seconds = since.elapsed().as_secs_f32();
-                tracing::info!(driver = %id, "{id}: the driver is back after {seconds:.1} s");
-            }
-            _ => {}
-        }
-    }
-
-    fn note_error(&mut self, id: &DriverId, error: String) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.last_error = Some(error);
-        }
-    }
-
     fn tick(&mut self, id: &DriverId) {
         let kubelet_there = self.kubelets.any();
         let called = self
@@ -403,12 +251,5 @@ impl Supervisor {
         for id in ids {
             self.apply(&id, event.clone());
         }
-    }
-}
-
-fn tell(reporter: &mpsc::UnboundedSender<Report>, report: Report) {
-    // The supervisor is gone only when the process ends.
-    if reporter.send(report).is_err() {
-        tracing::debug!("nobody listens to reports any more");
     }
 }

@@ -157,12 +157,11 @@ impl Supervisor {
                 } else {
                     self.discovers(&id)
                 };
-            if !stays || moved {
+            if !stays {
+                self.dismiss(&id);
+            } else if moved {
                 self.withdraw(&id);
                 self.forget(&id);
-                if !stays {
-                    self.metrics.registering.forget(&id);
-                }
             } else if self.entries.get(&id).is_some_and(|entry| {
                 entry.settings != self.settings.driver(&id) || entry.found == named
             }) {

@@ -19,6 +19,7 @@
 //! - [`script`]: a program written or copied by the test
 //! - [`skipped`]: for what a machine cannot do
 //! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
+//! - [`raw`]: such a call, byte by byte
 //! - [`mod@eventually`]: waiting on a condition instead of sleeping
 
 mod channel;
@@ -32,6 +33,7 @@ pub mod mounts;
 pub mod node;
 pub mod notify_socket;
 pub mod proto;
+pub mod raw;
 pub mod registrar;
 pub mod script;
 pub mod sentinels;

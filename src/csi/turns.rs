@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 /// How many are asked at one time.
-const TURNS: usize = 8;
+const TURNS: usize = 4;
 /// Longer than a driver takes that is well. One that hangs holds its turn for no longer.
 const LONGEST_TURN: Duration = Duration::from_millis(100);
 /// Longer than a hundred take that are well. Nobody waits for a turn for longer.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Behaviour, FakeDriver, Node, Release, Settings, TestKubelet, Timing, raw};
+use bed::{Behaviour, FakeDriver, Node, TestKubelet, raw};
 
 use crate::contender::{Contender, Crew};
 
@@ -83,12 +83,6 @@ impl Scene {
             assert!(start.elapsed() < DEADLINE, "it does not come up");
             rest();
         }
-    }
-
-    /// The newest kubelet, ten times as fast as in life.
-    pub(crate) fn kubelet(&self) -> TestKubelet {
-        let settings = Settings::new(self.node.kubelet_root(), Release::V1_36);
-        TestKubelet::start(settings.with_timing(Timing::faster(10)))
     }
 
     /// Waits until the kubelet has registered every driver.

@@ -165,8 +165,7 @@ impl Supervisor {
     fn lost_its_socket(&self, id: &DriverId) -> bool {
         let socket = self.entries.get(id).and_then(|entry| entry.driver.serves());
         socket.is_some_and(|(name, identity)| {
-            let found = Identity::of(&self.layout.socket(name));
-            found.is_err() || found.is_ok_and(|found| found != *identity)
+            !Identity::of(&self.layout.socket(name)).is_ok_and(|found| found == *identity)
         })
     }
 

@@ -139,30 +139,27 @@ def start_after_stop_registers_again(node):
     node.wait_registered()
 
 
-@check
-def a_sigterm_with_no_job_behind_it_is_not_noticed(node):
-    node.settle()
-    before = node.pid()
-
-    def terminate():
-        node.systemctl("kill", "-s", "TERM", UNIT)
-        eventually("systemd brings it back", lambda: node.is_active() and node.pid() != before)
-
-    node.unnoticed(terminate)
-    node.wait_phase("registered")
-
-
-@check
-def kill_9_is_not_noticed_and_systemd_brings_it_back(node):
+def ends_by_signal_unnoticed(node, signal):
+    """The process ends by a signal, systemd starts another, and the kubelet sees nothing of it."""
     node.settle()
     before = node.pid()
 
     def kill():
-        node.systemctl("kill", "-s", "KILL", UNIT)
+        node.systemctl("kill", "-s", signal, UNIT)
         eventually("systemd brings it back", lambda: node.is_active() and node.pid() != before)
 
     node.unnoticed(kill)
     node.wait_phase("registered")
+
+
+@check
+def a_sigterm_with_no_job_behind_it_is_not_noticed(node):
+    ends_by_signal_unnoticed(node, "TERM")
+
+
+@check
+def kill_9_is_not_noticed_and_systemd_brings_it_back(node):
+    ends_by_signal_unnoticed(node, "KILL")
 
 
 @check

@@ -70,7 +70,7 @@ pub(crate) fn measure(contender: &Contender, drivers: usize, runs: usize) -> Cos
 
 fn one_run(contender: &Contender, drivers: usize) -> Sample {
     let mut scene = Scene::new(contender, drivers, "");
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     scene.crew.start();
     scene.wait_up();
     let start = Instant::now();

@@ -40,7 +40,7 @@ pub(crate) fn measure(
 
 fn registered(contender: &Contender, drivers: usize) -> (Scene, TestKubelet) {
     let mut scene = Scene::with_drivers(contender, drivers, "");
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     scene.crew.start();
     scene.wait_registered(&kubelet);
     (scene, kubelet)

@@ -17,7 +17,7 @@ const KEEP: &str = "[service]\non_stop = \"keep\"\n";
 /// Writes to CSINode and Node, in each restart.
 pub(crate) fn measure(contender: &Contender, restarts: usize) -> Outcome {
     let mut scene = Scene::with_drivers(contender, 1, KEEP);
-    let kubelet = scene.kubelet();
+    let kubelet = scene.node.kubelet();
     scene.crew.start();
     kubelet.wait_registered(&scene.names[0], DEADLINE);
     settle(|| kubelet.counts_since(Mark::default()).api_writes());

@@ -19,7 +19,7 @@
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
 //! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
-//! `descriptors` (room for open files).
+//! `descriptors` (room for open files), `memory` (gives back what is free).
 
 mod backoff;
 mod boot;
@@ -41,6 +41,7 @@ mod kubelet;
 mod kubelet_root;
 mod link;
 mod log;
+mod memory;
 mod metrics;
 mod moment;
 pub mod name;

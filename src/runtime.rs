@@ -102,8 +102,10 @@ impl RuntimeDir {
             }
             Err((_, error)) => return Err(failed(error.into())),
         };
-        held.set_len(0)
-            .and_then(|()| writeln!(held, "{}", std::process::id()))
+        // Cut afterwards: to empty a file first is what some file systems are slow at.
+        let pid = format!("{}\n", std::process::id());
+        held.write_all(pid.as_bytes())
+            .and_then(|()| held.set_len(pid.len() as u64))
             .map_err(failed)?;
         Ok(RuntimeDir {
             path: path.to_owned(),

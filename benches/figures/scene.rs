@@ -1,12 +1,14 @@
 //! A node with its drivers and a contender, and what is waited for there.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::{Behaviour, FakeDriver, Node, TestKubelet, raw};
+use tempfile::TempDir;
 
 use crate::contender::{Contender, Crew};
 
@@ -19,6 +21,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(30);
 const REST: Duration = Duration::from_millis(20);
 /// Not /tmp: every directory on the way is watched, and in /tmp others are at work.
 const BASE: &str = "/var/tmp";
+/// A file system in memory, as /run is on a node. Everything else of the node is on disk.
+const IN_MEMORY: &str = "/dev/shm";
 
 /// The contender ends first.
 pub(crate) struct Scene {
@@ -26,6 +30,7 @@ pub(crate) struct Scene {
     pub(crate) drivers: Vec<FakeDriver>,
     pub(crate) names: Vec<String>,
     pub(crate) node: Node,
+    _runtime: TempDir,
 }
 
 impl Scene {
@@ -34,6 +39,10 @@ impl Scene {
     pub(crate) fn new(contender: &Contender, drivers: usize, more: &str) -> Scene {
         let node = Node::below(Path::new(BASE), contender.layout());
         node.make_kubelet_registry_dir();
+        let runtime = tempfile::tempdir_in(IN_MEMORY).expect("there is a file system in memory");
+        fs::remove_dir(node.runtime_dir())
+            .and_then(|()| symlink(runtime.path(), node.runtime_dir()))
+            .expect("the node's directory is writable");
         node.write_default_config(&[], &format!("[discovery]\nenabled = true\n{more}"));
         let names: Vec<String> = (0..drivers)
             .map(|number| format!("driver-{number:04}.example.com"))
@@ -47,6 +56,7 @@ impl Scene {
             drivers: Vec::new(),
             names,
             node,
+            _runtime: runtime,
         }
     }
 

@@ -128,7 +128,7 @@ async fn serve(
         "starting"
     );
     let state = runtime.as_ref().map(RuntimeDir::state);
-    let supervisor = Supervisor::start(settings, Box::new(reread), state);
+    let supervisor = Supervisor::start(settings, Box::new(reread), state).await;
     let serve = |runtime: &RuntimeDir| {
         let socket = runtime.control_socket();
         control::serve(&socket, supervisor.reporter(), supervisor.changes())

@@ -163,23 +163,27 @@ impl Inquiry {
         }
     }
 
-    /// Asks, and holds a connection whose end tells that the driver went. That comes first: it
-    /// ends with whoever listens now, so that an answer of their successor does not pass for
-    /// theirs.
+    /// Asks, and holds a connection whose end tells that the driver went. That one is made first,
+    /// if only by microseconds: it ends with whoever listens now, so that an answer of their
+    /// successor does not pass for theirs.
     pub(crate) async fn begin(&self) -> Result<(Acquaintance, Answer), Trouble> {
         let identity = self.look()?;
-        let lifeline = self
-            .in_time("connecting", Lifeline::connect(&self.socket))
-            .await?
-            .map_err(|error| self.refused(ConnectError::Connect(error)))?;
-        let answer = self.again().await?;
+        let (lifeline, connection) = tokio::join!(
+            self.in_time("connecting", Lifeline::connect(&self.socket)),
+            self.connect(),
+        );
+        let lifeline = lifeline?.map_err(|error| self.refused(ConnectError::Connect(error)))?;
+        let answer = self.ask_over(connection?).await?;
         let gone = Box::pin(lifeline.ended());
         Ok((Acquaintance { gone, identity }, answer))
     }
 
     /// Asks over a connection of its own.
     pub(crate) async fn again(&self) -> Result<Answer, Trouble> {
-        let (channel, mut ended) = self.connect().await?;
+        self.ask_over(self.connect().await?).await
+    }
+
+    async fn ask_over(&self, (channel, mut ended): (Channel, Ended)) -> Result<Answer, Trouble> {
         self.until(&mut ended, self.ask(&channel)).await?
     }
 

@@ -105,7 +105,7 @@ impl Busy {
 #[derive(Default)]
 struct Crowd {
     tasks: JoinSet<()>,
-    /// Those that had not asked anything when the last one came, the oldest first.
+    /// Those that had not asked anything when the last one came or went, the oldest first.
     silent: VecDeque<Silent>,
 }
 
@@ -126,9 +126,13 @@ impl Crowd {
         });
     }
 
+    /// One that is held on to keeps its task's memory.
     fn forget_those_who_spoke(&mut self) {
         let is_silent = |one: &Silent| !one.task.is_finished() && !one.busy.has_asked();
         self.silent.retain(is_silent);
+        if self.silent.is_empty() {
+            self.silent = VecDeque::new();
+        }
     }
 
     /// When one more that has said nothing may be closed; never while all have asked something.
@@ -174,6 +178,7 @@ pub(crate) async fn serve<R: Reception>(
             },
             Some(ended) = crowd.tasks.join_next(), if !crowd.tasks.is_empty() => {
                 note(ended);
+                crowd.forget_those_who_spoke();
             }
         }
     }

@@ -23,6 +23,11 @@ impl Registering {
         Registering(HistogramVec::new(options, &["driver"]).expect("name and label are valid"))
     }
 
+    /// The driver is there to be registered: its series begin at zero.
+    pub(crate) fn expect(&self, driver: &str) {
+        self.0.with_label_values(&[driver]);
+    }
+
     pub(crate) fn ended(&self, driver: &str, took: Duration) {
         self.0
             .with_label_values(&[driver])

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::discovery::{Discovery, found_now};
@@ -34,7 +35,14 @@ use crate::watch::Watcher;
 
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
-    pub(crate) fn start(settings: Settings, reread: Reread, state: Option<PathBuf>) -> Supervisor {
+    ///
+    /// The drivers are asked first, and have all the time for their answer that we take for the
+    /// rest. What they say is heard when we run.
+    pub(crate) async fn start(
+        settings: Settings,
+        reread: Reread,
+        state: Option<PathBuf>,
+    ) -> Supervisor {
         let layout = Layout::of(&settings);
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
@@ -42,6 +50,7 @@ impl Supervisor {
             layout,
             started: Instant::now(),
             entries: BTreeMap::new(),
+            met: BTreeMap::new(),
             names: HashMap::new(),
             schedule: Schedule::default(),
             discovery: Discovery::default(),
@@ -66,14 +75,25 @@ impl Supervisor {
             changed: true,
             next_resync: Moment::default(),
             next_check: Moment::default() + CHECK,
+            quiet_at: None,
             settings,
             reread,
         };
         supervisor.watch_plugins();
-        let (records, names) = supervisor.recall();
-        supervisor.sweep(&records, names);
-        supervisor.watch_signs();
+        // What keeps plugins_dir from being read is told when it is looked at for drivers.
+        let found = found_now(&supervisor.settings).unwrap_or_default();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
+        for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
+            let contact = supervisor.meet(&id);
+            supervisor.met.insert(id, contact);
+        }
+        // Each time they get one step further: connected, greeted, asked.
+        yield_now().await;
+        let (records, names) = supervisor.recall();
+        yield_now().await;
+        supervisor.sweep(&records, names, found);
+        yield_now().await;
+        supervisor.watch_signs();
         for id in known
             .iter()
             .chain(records.keys().filter(|id| !known.contains(*id)))
@@ -81,8 +101,40 @@ impl Supervisor {
             supervisor.add(id, records.get(id), None);
         }
         supervisor.look_at_plugins();
+        supervisor.forget_those_who_left();
         supervisor.plan_resync();
         supervisor
+    }
+
+    /// Begins to wait for a driver and to ask it. The watch comes first: nothing goes unseen
+    /// between the two.
+    fn meet(&mut self, id: &DriverId) -> Contact {
+        self.descriptors
+            .make_room(self.entries.len() + self.met.len() + 1);
+        let settings = self.settings.driver(id);
+        self.watcher
+            .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
+        let operations = self.metrics.operations.clone();
+        let inquiry = if self.settings.drivers.contains_key(&**id) {
+            Inquiry::new(&settings, operations)
+        } else {
+            Inquiry::found(&settings, operations)
+        };
+        let (heard, teller) = (self.reporter.clone(), id.clone());
+        Contact::start(
+            inquiry,
+            self.turns.clone(),
+            settings.retry_max,
+            move |news| tell(&heard, Report::Heard(teller.clone(), news)),
+        )
+    }
+
+    /// Drivers that were found when we looked first, and not when we looked again.
+    fn forget_those_who_left(&mut self) {
+        for id in std::mem::take(&mut self.met).into_keys() {
+            let socket = self.settings.driver(&id).csi_socket;
+            self.watcher.unfollow(&socket, &Subject::Driver(id));
+        }
     }
 
     /// What an earlier run wrote down and still is to be looked after, and the names of all the
@@ -113,31 +165,14 @@ impl Supervisor {
 
     pub(super) fn add(&mut self, id: &str, record: Option<&Record>, service: Option<Service>) {
         let id: DriverId = id.into();
-        self.descriptors.make_room(self.entries.len() + 1);
-        let settings = self.settings.driver(&id);
-        let (heard, called) = (self.reporter.clone(), self.reporter.clone());
-        let (teller, caller) = (id.clone(), id.clone());
-        let found = !self.settings.drivers.contains_key(&*id);
-        let operations = self.metrics.operations.clone();
-        let inquiry = if found {
-            Inquiry::found(&settings, operations)
-        } else {
-            Inquiry::new(&settings, operations)
-        };
-        let contact = Contact::start(
-            inquiry,
-            self.turns.clone(),
-            settings.retry_max,
-            move |news| {
-                tell(&heard, Report::Heard(teller.clone(), news));
-            },
-        );
+        let met = self.met.remove(&id);
+        let contact = met.unwrap_or_else(|| self.meet(&id));
+        self.metrics.registering.expect(&id);
+        let (called, caller) = (self.reporter.clone(), id.clone());
         let desk = Desk::new(move |call| tell(&called, Report::Called(caller.clone(), call)));
-        self.watcher
-            .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
-        let mut entry = Entry::new(settings, contact, Arc::new(desk));
+        let mut entry = Entry::new(self.settings.driver(&id), contact, Arc::new(desk));
         entry.service = service;
-        entry.found = found;
+        entry.found = !self.settings.drivers.contains_key(&*id);
         if let Some(record) = record {
             self.restore(&mut entry, record);
         }
@@ -162,11 +197,14 @@ impl Supervisor {
 
     /// Removes what is left of drivers of ours. One whose name is not known yet mostly has its id
     /// for a name.
-    fn sweep(&mut self, records: &BTreeMap<String, Record>, mut names: BTreeSet<DriverName>) {
+    fn sweep(
+        &mut self,
+        records: &BTreeMap<String, Record>,
+        mut names: BTreeSet<DriverName>,
+        found: Vec<String>,
+    ) {
         let drivers = self.settings.drivers.iter();
         let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
-        // What keeps plugins_dir from being read is told when it is looked at for drivers.
-        let found = found_now(&self.settings).unwrap_or_default();
         names.extend(given.chain(found).flat_map(DriverName::try_from));
         let kept = records
             .values()

@@ -36,11 +36,13 @@ use self::reports::tell;
 pub(crate) use self::requests::{Hand, Request};
 use self::schedule::Schedule;
 use crate::config::{Listen, Settings};
+use crate::csi::contact::Contact;
 use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
 use crate::driver::Event;
 use crate::link::layout::Layout;
 use crate::link::sweep::Unclaimed;
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
@@ -56,6 +58,9 @@ const POLL: Duration = Duration::from_secs(1);
 /// How often drivers are asked again although nothing happened: one may hang with its connection
 /// open.
 const CHECK: Duration = Duration::from_secs(300);
+
+/// How long nobody has called or answered when memory is given back.
+const QUIET: Duration = Duration::from_millis(200);
 
 /// A driver's id, shared by everything that speaks of it.
 pub(crate) type DriverId = Arc<str>;
@@ -90,6 +95,8 @@ pub(crate) struct Supervisor {
     layout: Layout,
     started: Instant,
     entries: BTreeMap<DriverId, Entry>,
+    /// Drivers that are asked while we still begin, until they have an entry.
+    met: BTreeMap<DriverId, Contact>,
     /// Which driver serves under a name.
     names: HashMap<DriverName, DriverId>,
     schedule: Schedule,
@@ -123,6 +130,8 @@ pub(crate) struct Supervisor {
     changed: bool,
     next_resync: Moment,
     next_check: Moment,
+    /// When it is quiet, if it is not.
+    quiet_at: Option<Moment>,
 }
 
 impl Supervisor {
@@ -208,6 +217,10 @@ impl Supervisor {
             }
             self.plan_resync();
         }
+        if self.quiet_at.is_some_and(|at| at <= now) {
+            self.quiet_at = None;
+            memory::give_back();
+        }
     }
 
     fn plan_resync(&mut self) {
@@ -234,10 +247,16 @@ impl Supervisor {
             (!self.ready).then(|| Moment::default() + self.settings.service.ready_timeout);
         let departure = self.discovery.departures.next();
         let notice = self.notifier.owes().then(|| self.now() + TELL_AGAIN);
-        [self.schedule.next(), departure, readiness, notice]
-            .into_iter()
-            .flatten()
-            .fold(self.next_resync, Moment::min)
+        [
+            self.schedule.next(),
+            departure,
+            readiness,
+            notice,
+            self.quiet_at,
+        ]
+        .into_iter()
+        .flatten()
+        .fold(self.next_resync, Moment::min)
     }
 
     /// Applies an event to one driver, carries out what follows, and shows what has changed.

@@ -3,7 +3,7 @@
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{DriverId, Request, Supervisor};
+use super::{DriverId, QUIET, Request, Supervisor};
 use crate::csi::contact::Heard;
 use crate::csi::inquiry::Trouble;
 use crate::driver::Event;
@@ -40,6 +40,9 @@ impl Supervisor {
     }
 
     fn take(&mut self, report: Report) {
+        if matches!(report, Report::Heard(..) | Report::Called(..)) {
+            self.quiet_at = Some(self.now() + QUIET);
+        }
         match report {
             Report::Heard(id, Heard::Answered(answer)) => {
                 self.forget_old_name(&id, &answer.name);

@@ -80,7 +80,8 @@ async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
     let records = BTreeMap::from([(ID.to_owned(), held(&name, &link))]);
     State::new(BTreeMap::new(), records).save(&state).unwrap();
 
-    let supervisor = Supervisor::start(settings, Box::new(|| Err(String::new())), Some(state));
+    let supervisor =
+        Supervisor::start(settings, Box::new(|| Err(String::new())), Some(state)).await;
     let (_orders, taken) = mpsc::channel(1);
     let watched = async {
         sleep(Duration::from_secs(298)).await;

@@ -1,6 +1,7 @@
 //! The world of one driver: its disk, its process, its kubelet, us, and the hand.
 
 mod normalising;
+mod ourselves;
 mod performing;
 mod step;
 
@@ -12,12 +13,10 @@ pub(super) use self::step::{Missing, Step};
 use super::kubelet::{Change, Kubelet, LinkId, Release, Told};
 use crate::csi::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::tests::scenario::{answer, terms};
-use crate::driver::{Driver, Effect, Event, Record, Seen};
+use crate::driver::tests::scenario::answer;
+use crate::driver::{Driver, Event, Record};
 use crate::identity::Identity;
 use crate::kubelet::Process;
-use crate::link::layout::Slot;
-use crate::link::obstacle::Obstacle;
 use crate::moment::Moment;
 
 /// Every state is shifted in time so that it is now.
@@ -307,60 +306,6 @@ impl World {
         self.news.contact = true;
     }
 
-    fn we_end(&mut self) {
-        self.us = None;
-        self.news = News::default();
-        if let Some((_, listening)) = &mut self.disk.socket {
-            *listening = false;
-        }
-        if let Some(call) = self
-            .kubelet
-            .as_mut()
-            .and_then(|kubelet| kubelet.call.as_mut())
-        {
-            call.connected = false;
-        }
-    }
-
-    fn we_start(&mut self) -> Result<(), String> {
-        let mut us = Driver::new(None, terms());
-        if self.missing == Some(Missing::TheStateFile) {
-            self.state = None;
-        }
-        match &self.state {
-            Some(Written(record)) => {
-                let slot = record.slot.0;
-                let link = self
-                    .disk
-                    .our_links()
-                    .get(&slot)
-                    .map(|link| Identity::numbered(*link));
-                let runs = |kubelet| self.kubelet.is_some() && kubelet == process(self.pid);
-                us.restore(record, link, runs, self.now);
-                self.sweep(Some(slot))?;
-            }
-            None => self.sweep(None)?,
-        }
-        self.us = Some(us);
-        self.news = News {
-            contact: true,
-            ..News::default()
-        };
-        self.tick()?;
-        self.look_at_link()
-    }
-
-    /// Links of ours that lead to a socket nobody serves, but for the one that is known.
-    fn sweep(&mut self, kept: Option<u32>) -> Result<(), String> {
-        let ours = self.disk.our_links().into_keys();
-        for slot in ours.filter(|slot| Some(*slot) != kept) {
-            self.must_not_stand(Slot(slot))?;
-            self.disk.links.remove(&slot);
-            self.kubelet_sees(slot, Change::Removed);
-        }
-        Ok(())
-    }
-
     fn delete_link(&mut self) {
         for slot in self.disk.our_links().into_keys() {
             self.disk.links.remove(&slot);
@@ -376,50 +321,6 @@ impl World {
         if let Some(kubelet) = &mut self.kubelet {
             kubelet.blind = true;
         }
-    }
-
-    fn look_at_link(&mut self) -> Result<(), String> {
-        self.news.link = false;
-        let Some(us) = &self.us else { return Ok(()) };
-        if us.name().is_none() || self.missing == Some(Missing::LookingAtTheLink) {
-            return Ok(());
-        }
-        let seen = match self.disk.our_links().get(&us.slot().0) {
-            Some(link) => Seen::Ours(Identity::numbered(*link)),
-            None => Seen::NotOurs,
-        };
-        self.apply(Event::LinkSeen(seen))
-    }
-
-    fn look_at_socket(&mut self) -> Result<(), String> {
-        self.news.socket = false;
-        let Some(us) = &self.us else { return Ok(()) };
-        if us.name().is_none() || self.missing == Some(Missing::LookingAtTheSocket) {
-            return Ok(());
-        }
-        let ours = us.serves().map(|(_, identity)| identity.clone());
-        let found = self
-            .disk
-            .socket
-            .map(|(socket, _)| Identity::numbered(socket));
-        let seen = match found {
-            Some(found) if ours.as_ref() == Some(&found) => Seen::Ours(found),
-            _ => Seen::NotOurs,
-        };
-        self.apply(Event::SocketSeen(seen))
-    }
-
-    fn tick(&mut self) -> Result<(), String> {
-        let kubelet_there = self.kubelet.is_some();
-        let calling = self
-            .kubelet
-            .as_ref()
-            .and_then(|kubelet| kubelet.call)
-            .is_some_and(|call| call.connected);
-        self.apply(Event::Ticked {
-            kubelet_there,
-            calling,
-        })
     }
 
     fn kubelet_works(&mut self) -> Result<(), String> {

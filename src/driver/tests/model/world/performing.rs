@@ -1,6 +1,11 @@
 //! Carries out what the machine says, on the disk of the world, and checks that it may.
 
-use super::*;
+use super::{LinkFile, Missing, World, Written};
+use crate::driver::tests::model::kubelet::Change;
+use crate::driver::{Driver, Effect, Event};
+use crate::identity::Identity;
+use crate::link::layout::Slot;
+use crate::link::obstacle::Obstacle;
 
 impl World {
     pub(super) fn apply(&mut self, event: Event) -> Result<(), String> {

@@ -1,4 +1,5 @@
-//! What takes minutes, with a clock that jumps to the next thing that is due.
+//! What takes minutes, with a clock that jumps to the next thing that is due; and what takes
+//! microseconds, with somebody who uses them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -93,4 +94,19 @@ async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
         () = supervisor.run(taken) => panic!("nobody told it to stop"),
         () = watched => {}
     }
+}
+
+/// There is time between the first look at plugins_dir and the second.
+#[tokio::test]
+async fn a_driver_that_leaves_while_we_begin_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(dir.path());
+    let plugin = dir.path().join("plugins").join(ID);
+    fs::create_dir_all(&plugin).unwrap();
+    fs::write(plugin.join("csi.sock"), "").unwrap();
+    // It has its turn when the drivers have theirs.
+    let leaving = tokio::spawn(async move { fs::remove_dir_all(plugin).unwrap() });
+    let supervisor = Supervisor::start(settings, Box::new(|| Err(String::new())), None).await;
+    assert!(leaving.is_finished(), "nobody had a turn");
+    assert!(supervisor.entries.is_empty() && supervisor.met.is_empty());
 }

@@ -3,23 +3,28 @@
 //! A subject follows a path. Each directory on the way to it is watched, so that the path may
 //! appear, go, be replaced or move at any level. An event only means "look again": subjects are
 //! told that something on their path changed, never what. A subject may also follow a directory
-//! with whatever is in it.
+//! with whatever is in it. A mount over one of the directories counts as its replacement.
 
 mod inotify;
+mod mounts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::future::pending;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
 use self::inotify::{Happening, Inotify};
+use self::mounts::Mounts;
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
     /// None where it cannot be had.
     inotify: Option<Inotify>,
+    /// None where the table of mounts cannot be read.
+    mounts: Option<Mounts>,
     /// Who wants to know about each path and each directory on the way to one.
     subjects: HashMap<PathBuf, BTreeSet<S>>,
     /// Who wants to know about whatever is in a directory.
@@ -54,6 +59,11 @@ impl<S: Clone + Ord> Watcher<S> {
         );
         Watcher {
             inotify: inotify.ok(),
+            mounts: Mounts::new()
+                .inspect_err(
+                    |error| tracing::warn!(%error, "mounts cannot be watched, so they are polled for"),
+                )
+                .ok(),
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
@@ -130,13 +140,15 @@ impl<S: Clone + Ord> Watcher<S> {
     /// Waits for the next change. Cancel safe.
     pub(crate) async fn changed(&mut self) -> Change<S> {
         loop {
-            let Some(inotify) = &mut self.inotify else {
-                return std::future::pending().await;
+            let happenings = tokio::select! {
+                happenings = next_happenings(&mut self.inotify) => happenings,
+                () = next_mount(&mut self.mounts) => {
+                    if self.resync() {
+                        return Change::Everything;
+                    }
+                    continue;
+                }
             };
-            let happenings = inotify.happenings().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "inotify cannot be read");
-                vec![Happening::Lost]
-            });
             if happenings.contains(&Happening::Lost) {
                 tracing::warn!("events were lost, so everything is looked at");
                 self.arm_all();
@@ -155,8 +167,8 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 
     /// Sets right the watches on directories that were replaced without an event, such as by a
-    /// mount.
-    pub(crate) fn resync(&mut self) {
+    /// mount, and says whether there were any.
+    pub(crate) fn resync(&mut self) -> bool {
         if self.inotify.is_none() {
             self.inotify = Inotify::new().ok();
         }
@@ -166,9 +178,12 @@ impl<S: Clone + Ord> Watcher<S> {
             .filter(|(path, armed)| armed.is_stale(path))
             .map(|(path, _)| path.clone())
             .collect();
+        let mut replaced = false;
         for directory in stale {
+            replaced |= self.directories.get(&directory) != Some(&Armed::Refused);
             self.arm(&directory);
         }
+        replaced
     }
 
     /// Which watches have ended is among what was lost.
@@ -227,6 +242,26 @@ impl<S: Clone + Ord> Watcher<S> {
             Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
             Err(_) => Armed::Refused,
         }
+    }
+}
+
+async fn next_happenings(inotify: &mut Option<Inotify>) -> Vec<Happening> {
+    let Some(inotify) = inotify else {
+        return pending().await;
+    };
+    inotify.happenings().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "inotify cannot be read");
+        vec![Happening::Lost]
+    })
+}
+
+async fn next_mount(mounts: &mut Option<Mounts>) {
+    let Some(table) = mounts else {
+        return pending().await;
+    };
+    if let Err(error) = table.changed().await {
+        tracing::warn!(%error, "mounts cannot be watched any more, so they are polled for");
+        *mounts = None;
     }
 }
 

@@ -185,3 +185,27 @@ async fn a_directory_stays_watched_for_a_child_when_nobody_wants_the_others() {
     fs::write(&child, "").unwrap();
     hears_of(&mut watcher, "driver").await;
 }
+
+#[tokio::test]
+async fn tells_when_a_mount_hides_a_directory_and_when_it_shows_it_again() {
+    let Some(mut mounts) = bed::Mounts::private() else {
+        return bed::skipped("root");
+    };
+    let root = tempfile::tempdir().unwrap();
+    let (near, far) = (root.path().join("a"), root.path().join("b"));
+    fs::create_dir(&near).unwrap();
+    fs::create_dir(&far).unwrap();
+    let mut watcher = Watcher::new();
+    watcher.follow(&near.join("csi.sock"), &"driver");
+    mounts.tmpfs(&near, 10, 4096);
+    assert_eq!(told(&mut watcher).await, Change::Everything);
+    fs::write(near.join("csi.sock"), "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+    mounts.tmpfs(&far, 10, 4096);
+    assert!(is_quiet(&mut watcher).await, "nothing of ours was there");
+    // Its file system ends with it, and that is an event of inotify.
+    mounts.unmount(&near);
+    hears_of(&mut watcher, "driver").await;
+    fs::write(near.join("csi.sock"), "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+}

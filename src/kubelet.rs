@@ -12,6 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
+use crate::polled::polled;
 use crate::socket::{self, Knock};
 
 /// How often /proc is looked at where the kernel has no pidfd (before 5.3).
@@ -76,16 +77,12 @@ impl Process {
         }
     }
 
-    #[expect(
-        deprecated,
-        reason = "the constructor that replaces it is unsafe; an OwnedFd keeps its descriptor open"
-    )]
     fn pidfd(self) -> io::Result<AsyncFd<rustix::fd::OwnedFd>> {
         let pid = i32::try_from(self.pid)
             .ok()
             .and_then(Pid::from_raw)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        AsyncFd::with_interest(pidfd_open(pid, PidfdFlags::empty())?, Interest::READABLE)
+        polled(pidfd_open(pid, PidfdFlags::empty())?, Interest::READABLE)
     }
 
     async fn gone_from_proc(self) {

@@ -19,7 +19,8 @@
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
 //! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
-//! `descriptors` (room for open files), `memory` (gives back what is free).
+//! `descriptors` (room for open files), `polled` (one that is waited for), `memory` (gives back
+//! what is free).
 
 mod backoff;
 mod boot;
@@ -45,6 +46,7 @@ mod memory;
 mod metrics;
 mod moment;
 pub mod name;
+mod polled;
 mod printable;
 mod proto;
 mod registration;

@@ -13,6 +13,8 @@ use nix::sys::inotify::{self, AddWatchFlags, InitFlags, InotifyEvent, WatchDescr
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::polled::polled;
+
 const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_DELETE)
     .union(AddWatchFlags::IN_MOVED_FROM)
@@ -49,15 +51,11 @@ impl AsRawFd for Instance {
 }
 
 impl Inotify {
-    #[expect(
-        deprecated,
-        reason = "the constructor that replaces it is unsafe; an instance keeps its descriptor open"
-    )]
     pub(super) fn new() -> io::Result<Inotify> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
         let instance = Instance(inotify::Inotify::init(flags)?);
         Ok(Inotify {
-            instance: AsyncFd::with_interest(instance, Interest::READABLE)?,
+            instance: polled(instance, Interest::READABLE)?,
             watches: HashMap::new(),
             paths: HashMap::new(),
         })

@@ -8,6 +8,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
+use crate::polled::polled;
+
 /// Of the thread that opens it.
 const TABLE: &str = "/proc/thread-self/mountinfo";
 /// Each pod mounts and unmounts many things, one after the other.
@@ -23,7 +25,7 @@ pub(super) struct Mounts {
 impl Mounts {
     pub(super) fn new() -> io::Result<Mounts> {
         Ok(Mounts {
-            table: AsyncFd::with_interest(File::open(TABLE)?, Interest::PRIORITY)?,
+            table: polled(File::open(TABLE)?, Interest::PRIORITY)?,
             next: Instant::now(),
         })
     }

@@ -1,5 +1,6 @@
 //! node-driver-registrar's flags: what each of them says in our own keys.
 
+use std::fmt;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,8 +123,7 @@ impl NdrFlags {
                 overrides.set("--http-endpoint", &["http", "listen"], address(endpoint));
             }
             (None, Some(port)) => {
-                let address = format!("0.0.0.0:{port}");
-                overrides.set("--health-port", &["http", "listen"], address);
+                overrides.set("--health-port", &["http", "listen"], everywhere(&port));
             }
             (None, None) => {}
         }
@@ -298,10 +298,15 @@ fn without_scheme(address: &str) -> &str {
 /// Go listens on all addresses when none is given.
 fn address(endpoint: &str) -> String {
     match endpoint.split_once(':') {
-        Some(("", port)) => format!("0.0.0.0:{port}"),
+        Some(("", port)) => everywhere(&port),
         Some(("localhost", port)) => format!("127.0.0.1:{port}"),
         _ => endpoint.to_owned(),
     }
+}
+
+/// All addresses, of IPv6 and of IPv4.
+fn everywhere(port: &impl fmt::Display) -> String {
+    format!("[::]:{port}")
 }
 
 /// A duration as Go writes it: `1m30s`, `1.5s`, `100ms`.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ const MODE: u32 = 0o666;
 
 /// A listening socket, taken away when it is dropped.
 pub(super) enum Door {
-    Tcp(TcpListener, std::net::SocketAddr),
+    Tcp(TcpListener, SocketAddr),
     Unix {
         listener: UnixListener,
         path: PathBuf,
@@ -44,12 +45,12 @@ pub(super) enum DoorError {
         "cannot listen on {address}: {source}; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\""
     )]
     Sandbox {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         source: io::Error,
     },
     #[error("cannot listen on {address}: {source}")]
     Address {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         source: io::Error,
     },
     #[error(transparent)]
@@ -61,7 +62,7 @@ pub(super) enum DoorError {
 impl Door {
     pub(super) async fn open(listen: &Listen) -> Result<Door, DoorError> {
         match listen {
-            Listen::Tcp(address) => match TcpListener::bind(address).await {
+            Listen::Tcp(address) => match bind(*address).await {
                 Ok(listener) => Ok(Door::Tcp(listener, *address)),
                 Err(source) => Err(refused(*address, source)),
             },
@@ -107,6 +108,19 @@ impl Door {
     }
 }
 
+/// Every address is every one that there is: on a node without IPv6, those of IPv4.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let none = Errno::EAFNOSUPPORT as i32;
+    match TcpListener::bind(address).await {
+        Err(error)
+            if error.raw_os_error() == Some(none) && address.ip() == Ipv6Addr::UNSPECIFIED =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
 /// Sets the mode of the very socket that was bound. By its path it could be that of another file:
 /// who may write to the directory could have put a link there meanwhile.
 fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
@@ -126,7 +140,7 @@ fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
 
 /// RestrictAddressFamilies= makes socket() fail with EAFNOSUPPORT, SocketBindDeny= makes bind() fail
 /// with EPERM. A port below 1024 is EACCES, which no drop-in of ours mends.
-fn refused(address: std::net::SocketAddr, source: io::Error) -> DoorError {
+fn refused(address: SocketAddr, source: io::Error) -> DoorError {
     let sandboxed = [Errno::EAFNOSUPPORT, Errno::EPERM].map(|errno| Some(errno as i32));
     if sandboxed.contains(&source.raw_os_error()) {
         DoorError::Sandbox { address, source }

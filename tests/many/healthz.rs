@@ -1,7 +1,7 @@
 //! /healthz as the livenessProbe of a node-driver-registrar asks for it.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
 use bed::{Behaviour, FakeDriver, Layout, Node, eventually};
 
@@ -11,14 +11,14 @@ use crate::unit::Unit;
 
 /// A port that nobody listens on at this moment.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     listener.local_addr().unwrap().port()
 }
 
 /// The whole answer, waiting for somebody to listen.
-fn ask(port: u16) -> String {
+fn ask(address: IpAddr, port: u16) -> String {
     let mut stream = eventually("http is served", SOON, || {
-        TcpStream::connect(("127.0.0.1", port))
+        TcpStream::connect((address, port))
     });
     let request = b"GET /healthz HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
     stream.write_all(request).unwrap();
@@ -27,11 +27,18 @@ fn ask(port: u16) -> String {
     answer
 }
 
+/// The address of a pod may be of either kind.
 #[track_caller]
 fn assert_ok(port: u16) {
-    let answer = ask(port);
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+    let mut addresses = vec![IpAddr::from(Ipv4Addr::LOCALHOST)];
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+        addresses.push(Ipv6Addr::LOCALHOST.into());
+    }
+    for address in addresses {
+        let answer = ask(address, port);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+    }
 }
 
 #[test]
@@ -78,7 +85,7 @@ fn healthz_is_not_ok_while_the_driver_answers_and_its_socket_cannot_be_served() 
         node.root().join("log"),
     );
     eventually("it is not well", SOON, || {
-        let answer = ask(port);
+        let answer = ask(Ipv4Addr::LOCALHOST.into(), port);
         let is_bad = answer.starts_with("HTTP/1.1 503 ") && answer.contains("plugins_registry");
         is_bad.then_some(()).ok_or(answer)
     });

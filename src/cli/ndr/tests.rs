@@ -81,7 +81,7 @@ fn a_hand_run_units_flags_name_every_directory() {
     );
     assert_eq!(
         settings.http.listen,
-        Some(Listen::Tcp("0.0.0.0:9809".parse().unwrap()))
+        Some(Listen::Tcp("[::]:9809".parse().unwrap()))
     );
     assert_eq!(settings.log.level, LogLevel::Debug);
     assert_eq!(settings.log.target, LogTarget::Json);

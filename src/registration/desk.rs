@@ -49,13 +49,15 @@ pub(crate) struct Desk {
     next_visit: AtomicU64,
 }
 
-/// How far a caller has come. One that has told how it went is done, and no longer listed.
+/// How far a caller has come.
 enum Progress {
     Arrived(Instant),
     Asked {
         at: Instant,
         through: Option<Identity>,
     },
+    /// It has told how it went, and leaves when it has its answer.
+    Told,
 }
 
 impl Desk {
@@ -86,7 +88,15 @@ impl Desk {
         lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
             Progress::Asked { at, .. } => at.elapsed() < LONGEST_CALL,
+            Progress::Told => false,
         })
+    }
+
+    /// Somebody has asked who we are, and has not left yet.
+    pub(crate) fn has_visitors(&self) -> bool {
+        let visits = lock(&self.visits);
+        let mut visits = visits.values();
+        visits.any(|progress| !matches!(progress, Progress::Arrived(_)))
     }
 
     /// The last Asked has been taken in.
@@ -135,9 +145,10 @@ impl Visit {
     /// Passes on how it went; the receiver resolves when that has been written down.
     pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
         self.busy.touch();
-        let through = match lock(&self.desk.visits).remove(&self.id) {
+        let told = lock(&self.desk.visits).insert(self.id, Progress::Told);
+        let through = match told {
             Some(Progress::Asked { through, .. }) => through,
-            Some(Progress::Arrived(_)) | None => None,
+            Some(Progress::Arrived(_) | Progress::Told) | None => None,
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;

@@ -1,6 +1,9 @@
 //! How it ends: for one driver that is removed, and for all of them when we stop.
 
+use std::future::Future;
 use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::entry::Entry;
 use super::{DriverId, Subject, Supervisor};
@@ -11,7 +14,8 @@ use crate::systemd::job::{self, Job};
 
 use super::kubelets::Kubelets;
 
-/// A call in progress at our end gets its answer.
+/// How long those who call at our end may take to say how it went, and to get their answer: a
+/// kubelet that gets none takes the driver off the node.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 /// What becomes of links and sockets when we stop.
@@ -41,24 +45,43 @@ impl Ending {
 
 impl Supervisor {
     pub(super) async fn end(mut self) {
-        let ending = Ending::choose(self.settings.service.on_stop).await;
+        let on_stop = self.settings.service.on_stop;
+        let ending = self.hear_kubelets(Ending::choose(on_stop)).await;
         let word = match ending {
             Ending::Withdraw => "stopping; the drivers are withdrawn",
             Ending::Keep => "stopping; the drivers stay registered",
         };
         self.notifier.stopping(word);
         tracing::info!("{word}");
-        if ending == Ending::Withdraw {
-            let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
-            for id in ids {
-                self.withdraw(&id);
+        match ending {
+            Ending::Withdraw => {
+                let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+                for id in ids {
+                    self.withdraw(&id);
+                }
+            }
+            Ending::Keep => {
+                let mut entries = self.entries.values();
+                if entries.any(|entry| entry.desk.has_visitors()) {
+                    self.hear_kubelets(sleep(LAST_ANSWERS)).await;
+                }
             }
         }
         self.save();
-        let calling = self.entries.values().any(|entry| entry.desk.is_calling());
-        self.unanswered.clear();
-        if calling {
-            tokio::time::sleep(LAST_ANSWERS).await;
+    }
+
+    /// Does the work, and meanwhile writes down what kubelets say and answers them.
+    async fn hear_kubelets<T>(&mut self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                Some(report) = self.reports.recv() => {
+                    self.take_batch(report);
+                    self.write_down();
+                }
+                done = &mut work => return done,
+            }
         }
     }
 
@@ -85,11 +108,8 @@ impl Supervisor {
     /// A driver is no longer ours: all that stands for it goes, and all that was counted.
     pub(super) fn dismiss(&mut self, id: &DriverId) {
         self.withdraw(id);
-        let entry = self.forget(id);
+        self.forget(id);
         self.metrics.registering.forget(id);
-        if let Some(name) = entry.as_ref().and_then(|entry| entry.driver.name()) {
-            self.metrics.operations.forget(name.as_str());
-        }
     }
 
     /// Ends all that runs for a driver, and leaves what stands on disk alone.
@@ -110,11 +130,22 @@ impl Supervisor {
     }
 
     pub(super) fn move_to_new_directories(&mut self) {
-        for (number, path) in self.kubelets.signs().into_iter().enumerate() {
-            self.watcher.unfollow(&path, &Subject::Sign(number));
-        }
+        self.unwatch_signs();
         self.layout = Layout::of(&self.settings);
         self.kubelets = Kubelets::new(self.settings.kubelet_root(), self.layout.kubelet_dir());
         self.watch_signs();
+    }
+
+    /// Signs of a kubelet are elsewhere; what it was told and told us still holds.
+    pub(super) fn look_below_another_root(&mut self) {
+        self.unwatch_signs();
+        self.kubelets.look_below(self.settings.kubelet_root());
+        self.watch_signs();
+    }
+
+    fn unwatch_signs(&mut self) {
+        for (number, path) in self.kubelets.signs().into_iter().enumerate() {
+            self.watcher.unfollow(&path, &Subject::Sign(number));
+        }
     }
 }

@@ -11,14 +11,7 @@ impl Supervisor {
     /// After everything that came in at once: write, answer, tell.
     pub(super) fn finish_turn(&mut self) {
         self.let_go_of_the_departed();
-        if std::mem::take(&mut self.unsaved) {
-            self.save();
-        }
-        for heard in self.unanswered.drain(..) {
-            if heard.send(()).is_err() {
-                tracing::debug!("a kubelet left before it had its answer");
-            }
-        }
+        self.write_down();
         if !self.ready
             && (self.is_ready() || self.started.elapsed() >= self.settings.service.ready_timeout)
         {
@@ -30,6 +23,18 @@ impl Supervisor {
         if std::mem::take(&mut self.changed) {
             self.notifier.status(&self.status_line());
             self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Writes what is new, and then answers those who have told it.
+    pub(super) fn write_down(&mut self) {
+        if std::mem::take(&mut self.unsaved) {
+            self.save();
+        }
+        for heard in self.unanswered.drain(..) {
+            if heard.send(()).is_err() {
+                tracing::debug!("a kubelet left before it had its answer");
+            }
         }
     }
 

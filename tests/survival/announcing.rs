@@ -188,3 +188,47 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
     scene.command(&["publish", NAME]);
     scene.ends_registered(mark, 1, 0);
 }
+
+/// A kubelet from 1.36 on takes the driver off the node when its word gets no answer.
+#[test]
+fn a_kubelets_word_in_our_last_moments_is_answered_and_kept() {
+    for_each_release(|release| {
+        let mut scene = Scene::set(release, KEEP);
+        let delay = Duration::from_millis(100);
+        scene
+            .kubelet
+            .fault(|faults| faults.delay_before_notify = delay);
+        let mark = scene.kubelet.mark();
+        scene.registrar.start();
+        scene.kubelet.wait_for("registration", mark, SOON, |event| {
+            matches!(event, Seen::Register { .. })
+        });
+        scene.registrar.stop();
+        let link = identity(&scene.link());
+        scene.registrar.start();
+        scene.ends_registered(mark, 1, 0);
+        assert_eq!(identity(&scene.link()), link);
+    });
+}
+
+#[test]
+fn a_call_in_progress_is_not_interrupted_by_a_reload_either() {
+    let mut scene = Scene::set(Release::V1_35, "");
+    scene
+        .kubelet
+        .fault(|faults| faults.delay_after_get_info = Duration::from_secs(6));
+    let mark = scene.kubelet.mark();
+    scene.registrar.start();
+    scene.kubelet.wait_for("ask", mark, SOON, |event| {
+        matches!(event, Seen::Asked { .. })
+    });
+    let link = identity(&scene.link());
+    let changed = "[defaults]\nrequest_timeout = \"4s\"\n";
+    scene.node.write_default_config(&[NAME], changed);
+    scene.command(&["reload"]);
+    stays("the link is left alone", Duration::from_secs(5), || {
+        identity(&scene.link()) == link
+    });
+    scene.ends_registered(mark, 1, 0);
+    assert_eq!(identity(&scene.link()), link);
+}

@@ -191,11 +191,19 @@ impl Settings {
         if ours == kubelets {
             return true;
         }
-        // A bind mount or a link can make one directory of two paths. A directory that cannot
-        // be looked at yet is not the other one for all that is known.
+        // A bind mount or a link can make one directory of two paths.
         match (fs::metadata(ours), fs::metadata(kubelets)) {
             (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-            _ => false,
+            _ => resolved(ours) == resolved(kubelets),
         }
     }
+}
+
+/// Where the path leads, as far as it is there.
+fn resolved(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|there| {
+        let rest = path.strip_prefix(there).ok()?;
+        Some(fs::canonicalize(there).ok()?.join(rest))
+    });
+    found.unwrap_or_else(|| path.to_owned())
 }

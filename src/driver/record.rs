@@ -27,6 +27,18 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// What is left of it in other directories: that somebody has withdrawn the driver.
+    pub(crate) fn by_hand(self) -> Option<Record> {
+        self.withdrawn_by_hand.then_some(Record {
+            name: self.name,
+            registration: None,
+            slot: Slot::default(),
+            link: None,
+            called_by: None,
+            withdrawn_by_hand: true,
+        })
+    }
+
     /// Somebody counts on the driver even while it is away: a kubelet, or whoever withdrew it.
     pub(crate) fn is_held(&self) -> bool {
         self.registration.is_some() || self.withdrawn_by_hand

@@ -26,7 +26,6 @@ use crate::link::sweep::{Ours, sweep, sweep_link};
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
-use crate::registration::Service;
 use crate::registration::desk::Desk;
 use crate::state::State;
 use crate::systemd::notifier::Notifier;
@@ -100,6 +99,8 @@ impl Supervisor {
         {
             supervisor.add(id, records.get(id), None);
         }
+        // What happened between the first look and the watch would go unseen.
+        supervisor.look_at_signs();
         supervisor.look_at_plugins();
         supervisor.forget_those_who_left();
         supervisor.plan_resync();
@@ -163,21 +164,32 @@ impl Supervisor {
         (records, names)
     }
 
-    pub(super) fn add(&mut self, id: &str, record: Option<&Record>, service: Option<Service>) {
+    /// Begins with a driver, or begins anew with one whose settings have changed: a kubelet that
+    /// calls at that moment does not notice.
+    pub(super) fn add(&mut self, id: &str, record: Option<&Record>, before: Option<Entry>) {
         let id: DriverId = id.into();
         let met = self.met.remove(&id);
         let contact = met.unwrap_or_else(|| self.meet(&id));
         self.metrics.registering.expect(&id);
-        let (called, caller) = (self.reporter.clone(), id.clone());
-        let desk = Desk::new(move |call| tell(&called, Report::Called(caller.clone(), call)));
-        let mut entry = Entry::new(self.settings.driver(&id), contact, Arc::new(desk));
+        let (desk, service, retired) = match before {
+            Some(before) => (before.desk, before.service, before.retired),
+            None => (self.new_desk(id.clone()), None, Vec::new()),
+        };
+        let mut entry = Entry::new(self.settings.driver(&id), contact, desk);
         entry.service = service;
+        entry.retired = retired;
         entry.found = !self.settings.drivers.contains_key(&*id);
         if let Some(record) = record {
             self.restore(&mut entry, record);
         }
         self.entries.insert(id.clone(), entry);
         self.tick(&id);
+    }
+
+    fn new_desk(&self, id: DriverId) -> Arc<Desk> {
+        let reporter = self.reporter.clone();
+        let tell = move |call| tell(&reporter, Report::Called(id.clone(), call));
+        Arc::new(Desk::new(tell))
     }
 
     /// Takes up a record as far as it still holds.

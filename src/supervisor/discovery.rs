@@ -91,6 +91,8 @@ impl Supervisor {
             }
         };
         self.discovery.unreadable = false;
+        let is_mounted = there.is_some();
+        let there = there.unwrap_or_default();
         let gone = |id: &&DriverId| !there.contains(*id);
         let emptied: Vec<DriverId> = self.discovery.empty.iter().filter(gone).cloned().collect();
         for id in emptied {
@@ -99,7 +101,7 @@ impl Supervisor {
         let found = self.entries.iter().filter(|(_, entry)| entry.found);
         let left: Vec<DriverId> = found.map(|(id, _)| id).filter(gone).cloned().collect();
         for id in left {
-            self.directory_gone(&id);
+            self.directory_gone(&id, is_mounted);
         }
         for id in there {
             if !self.discovers(&id) {
@@ -144,12 +146,19 @@ impl Supervisor {
         }
     }
 
-    fn directory_gone(&mut self, id: &DriverId) {
+    /// Without plugins_dir itself, such as a disk that is not mounted, a driver is away but has not
+    /// left.
+    fn directory_gone(&mut self, id: &DriverId, is_mounted: bool) {
         let Some(entry) = self.entries.get(id) else {
             return;
         };
-        if !entry.driver.record().is_held() {
+        let record = entry.driver.record();
+        if !record.is_held() {
             return self.let_go(id);
+        }
+        // What was done by hand lasts until it is undone by hand.
+        if record.withdrawn_by_hand || !is_mounted {
+            return;
         }
         if self.discovery.departures.has(id) {
             return;
@@ -165,8 +174,8 @@ impl Supervisor {
         let now = self.now();
         let departed = self.discovery.departures.all();
         let over = departed.filter(|(at, id)| {
-            let entry = self.entries.get(id);
-            *at <= now || entry.is_none_or(|entry| !entry.driver.record().is_held())
+            let record = self.entries.get(id).map(|entry| entry.driver.record());
+            record.is_none_or(|record| !record.is_held() || *at <= now && !record.withdrawn_by_hand)
         });
         let over: Vec<DriverId> = over.map(|(_, id)| id.clone()).collect();
         for id in over {
@@ -188,7 +197,9 @@ pub(crate) fn found_now(settings: &Settings) -> io::Result<Vec<String>> {
         return Ok(Vec::new());
     }
     let named = named(settings);
-    let plugins = plugins(&settings.plugins_dir)?.into_iter();
+    let plugins = plugins(&settings.plugins_dir)?
+        .unwrap_or_default()
+        .into_iter();
     let found = plugins.filter(|id| {
         let socket = settings.plugins_dir.join(&**id).join("csi.sock");
         is_free(settings, &named, id, &socket) && is_there(&socket)
@@ -223,8 +234,8 @@ fn is_id(name: &str) -> bool {
     !name.starts_with('.') && !name.contains(garbles)
 }
 
-/// The names of all directories in plugins_dir. One that is missing has none.
-fn plugins(directory: &Path) -> io::Result<BTreeSet<DriverId>> {
+/// The names of all directories in plugins_dir, if that is there.
+fn plugins(directory: &Path) -> io::Result<Option<BTreeSet<DriverId>>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error)
@@ -233,7 +244,7 @@ fn plugins(directory: &Path) -> io::Result<BTreeSet<DriverId>> {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             ) =>
         {
-            return Ok(BTreeSet::new());
+            return Ok(None);
         }
         Err(error) => return Err(error),
     };
@@ -246,7 +257,7 @@ fn plugins(directory: &Path) -> io::Result<BTreeSet<DriverId>> {
             names.insert(name.into());
         }
     }
-    Ok(names)
+    Ok(Some(names))
 }
 
 /// A link to a directory counts as one.
@@ -278,12 +289,13 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", path.join("dangling")).unwrap();
         let names: Vec<String> = plugins(path)
             .unwrap()
+            .unwrap()
             .iter()
             .map(|id| id.to_string())
             .collect();
         assert_eq!(names, ["a", "link"]);
-        assert!(plugins(&path.join("missing")).unwrap().is_empty());
-        assert!(plugins(&path.join("file")).unwrap().is_empty());
+        assert_eq!(plugins(&path.join("missing")).unwrap(), None);
+        assert_eq!(plugins(&path.join("file")).unwrap(), None);
     }
 
     #[test]

@@ -20,8 +20,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// What is known of kubelets on this node.
 pub(crate) struct Kubelets {
     signs: Signs,
-    /// What was at each of the signs' sockets when it was last looked at.
-    seen: Vec<(PathBuf, Option<Identity>)>,
+    /// When they were last looked at.
+    seen: Seen,
     /// Processes that told us how a registration went, each watched for its end.
     running: HashMap<Process, Task>,
     /// The last to speak.
@@ -41,14 +41,20 @@ struct Directory {
     born: Option<SystemTime>,
 }
 
+/// What was at each of the signs' sockets.
+type Seen = Vec<(PathBuf, Option<Identity>)>;
+
+fn look(root: &Path) -> (Signs, Seen) {
+    let signs = Signs::of(root);
+    let sockets = signs.sockets().into_iter();
+    let seen = sockets.map(|path| (path.clone(), Identity::of(&path).ok()));
+    let seen = seen.collect();
+    (signs, seen)
+}
+
 impl Kubelets {
     pub(crate) fn new(root: &Path, directory: &Path) -> Kubelets {
-        let signs = Signs::of(root);
-        let seen = signs
-            .sockets()
-            .into_iter()
-            .map(|path| (path.clone(), Identity::of(&path).ok()))
-            .collect();
+        let (signs, seen) = look(root);
         Kubelets {
             signs,
             seen,
@@ -58,6 +64,11 @@ impl Kubelets {
             directory: directory.to_owned(),
             directory_seen: Directory::of(directory),
         }
+    }
+
+    /// The signs are below another root from now on.
+    pub(crate) fn look_below(&mut self, root: &Path) {
+        (self.signs, self.seen) = look(root);
     }
 
     /// Sockets to watch for a kubelet's start.

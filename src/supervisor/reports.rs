@@ -10,7 +10,6 @@ use crate::driver::Event;
 use crate::identity::Identity;
 use crate::journal::message_id;
 use crate::kubelet::Process;
-use crate::name::DriverName;
 use crate::registration::desk::{Call, Outcome};
 
 /// Reports taken in before anything is written down: one write serves many.
@@ -45,7 +44,6 @@ impl Supervisor {
         }
         match report {
             Report::Heard(id, Heard::Answered(answer)) => {
-                self.forget_old_name(&id, &answer.name);
                 let event = match self.layout.check(&answer.name) {
                     Ok(()) => Event::DriverAnswered(answer),
                     Err(too_long) => {
@@ -102,13 +100,6 @@ impl Supervisor {
                 self.http_trouble = trouble;
                 self.changed = true;
             }
-        }
-    }
-
-    fn forget_old_name(&self, id: &DriverId, new: &DriverName) {
-        let old = self.entries.get(id).and_then(|entry| entry.driver.name());
-        if let Some(old) = old.filter(|old| *old != new) {
-            self.metrics.operations.forget(old.as_str());
         }
     }
 

@@ -4,8 +4,8 @@ use tokio::sync::oneshot;
 
 use super::{DriverId, Supervisor};
 use crate::config::Settings;
-use crate::driver::Event;
 use crate::driver::phase::Phase;
+use crate::driver::{Event, Record};
 use crate::journal::message_id;
 use crate::link::layout::Layout;
 use crate::proto::control::{Kubelet, Status};
@@ -143,8 +143,8 @@ impl Supervisor {
 
     fn reconfigure(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, settings);
-        let moved =
-            Layout::of(&self.settings) != self.layout || old.kubelet != self.settings.kubelet;
+        let moved = Layout::of(&self.settings) != self.layout;
+        let mut withdrawn = Vec::new();
         self.watch_plugins();
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
         for id in ids {
@@ -160,19 +160,27 @@ impl Supervisor {
             if !stays {
                 self.dismiss(&id);
             } else if moved {
+                let record = self.entries.get(&id).map(|entry| entry.driver.record());
                 self.withdraw(&id);
                 self.forget(&id);
+                // What somebody did by hand is undone by hand.
+                withdrawn.extend(record.and_then(Record::by_hand).map(|record| (id, record)));
             } else if self.entries.get(&id).is_some_and(|entry| {
                 entry.settings != self.settings.driver(&id) || entry.found == named
             }) {
                 // The socket that it serves stays in service until the new one is in its place.
                 if let Some(entry) = self.forget(&id) {
-                    self.add(&id, Some(&entry.driver.record()), entry.service);
+                    self.add(&id, Some(&entry.driver.record()), Some(entry));
                 }
             }
         }
         if moved {
             self.move_to_new_directories();
+        } else if old.kubelet_root() != self.settings.kubelet_root() {
+            self.look_below_another_root();
+        }
+        for (id, record) in withdrawn {
+            self.add(&id, Some(&record), None);
         }
         let missing: Vec<String> = self
             .settings

@@ -107,3 +107,43 @@ fn a_hangup_does_the_same() {
     kubelet.wait_registered(OTHER, SOON);
     untouched(&kubelet, mark, NAME);
 }
+
+#[test]
+fn another_root_with_the_same_registry_touches_no_driver() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (root, registry) = (scene.node.kubelet_root(), scene.node.kubelet_registry_dir());
+    let config = scene.node.default_config(&[NAME]);
+    let named = format!("root_dir = {root:?}\nregistry_dir = {registry:?}\n");
+    let config = config.replace(&format!("root_dir = {root:?}\n"), &named);
+    scene.node.write_config(&config);
+    scene.registrar.succeed(&["reload"]);
+    let mark = kubelet.mark();
+    let elsewhere = scene.node.root().join("elsewhere");
+    let moved = config.replace(
+        &format!("root_dir = {root:?}"),
+        &format!("root_dir = {elsewhere:?}"),
+    );
+    assert_ne!(moved, config);
+    scene.node.write_config(&moved);
+    scene.registrar.succeed(&["reload"]);
+    scene.phase(NAME, "registered");
+    untouched(&kubelet, mark, NAME);
+}
+
+#[test]
+fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    scene.registrar.succeed(&["withdraw", NAME]);
+    kubelet.wait_deregistered(NAME, SOON);
+    let old = scene.node.registry_dir();
+    let new = scene.node.root().join("moved/plugins_registry");
+    let config = scene.node.default_config(&[NAME]);
+    scene
+        .node
+        .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
+    scene.registrar.succeed(&["reload"]);
+    scene.phase(NAME, "withdrawn");
+    assert!(is_nothing(&scene.node.link(NAME)));
+    scene.registrar.succeed(&["publish", NAME]);
+    kubelet.wait_registered(NAME, SOON);
+}

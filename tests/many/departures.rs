@@ -150,3 +150,51 @@ fn a_restart_of_ours_keeps_what_was_found_even_while_plugins_dir_is_away() {
     assert_eq!(kubelet.counts_since(mark), Counts::default());
     drop((driver, idle));
 }
+
+#[test]
+fn a_withdrawal_by_hand_outlives_the_directory() {
+    let scene = Scene::started(
+        Layout::TwoDirectories,
+        "[defaults]\nwithdraw_after = \"200ms\"\n",
+    );
+    let driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    scene.registrar.succeed(&["withdraw", NAME]);
+    drop(driver);
+    fs::remove_dir_all(scene.directory(NAME)).unwrap();
+    stays("it is known", A_WHILE, || scene.ids() == [NAME]);
+    let _back = scene.node.driver(NAME);
+    stays("it is withdrawn", A_WHILE, || {
+        is_nothing(&scene.node.link(NAME))
+    });
+    scene.registrar.succeed(&["publish", NAME]);
+    scene.phase(NAME, "waiting-for-kubelet");
+}
+
+/// Such as a disk that is not mounted.
+#[test]
+fn drivers_do_not_leave_with_plugins_dir_itself() {
+    let scene = Scene::started(
+        Layout::TwoDirectories,
+        "[defaults]\nwithdraw_after = \"1h\"\n",
+    );
+    let kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let mark = kubelet.mark();
+    drop(driver);
+    let away = scene.node.root().join("away");
+    fs::rename(scene.node.plugins_dir(), &away).unwrap();
+    scene.reason(NAME, "registered", "kept although");
+    assert!(!scene.registrar.logs().contains("directory is gone"));
+    fs::rename(&away, scene.node.plugins_dir()).unwrap();
+    fs::remove_dir_all(scene.directory(NAME)).unwrap();
+    let _back = scene.node.driver(NAME);
+    scene
+        .registrar
+        .wait_driver("it answers", NAME, SOON, |driver| {
+            !driver.reason.as_deref().unwrap_or("").contains("kept")
+        });
+    assert_eq!(kubelet.counts_since(mark), Counts::default());
+}

@@ -15,7 +15,6 @@ const LONG_WHILE: Duration = Duration::from_secs(300);
 struct Cost {
     drivers: usize,
     rss_kb: u64,
-    descriptors: usize,
     threads: u64,
     linked: Duration,
     registered: Duration,
@@ -82,10 +81,14 @@ fn measure(drivers: usize) -> Cost {
     wait_registered(&kubelet, drivers);
     let registered = start.elapsed();
     eprintln!("{drivers} drivers appeared within {appeared:?}");
-    // Calls of the kubelet end, and with them their descriptors.
     let status = || scene.registrar.status().unwrap().drivers;
     eventually("the registrar agrees", LONG_WHILE, || {
         status().iter().all(|driver| driver.phase == "registered")
+    });
+    // Calls of the kubelet end, and with them their descriptors. Two stay for each driver: the
+    // connection to it, and the socket that is served.
+    eventually("the calls end", LONG_WHILE, || {
+        scene.registrar.fd_count() <= 2 * drivers + 32
     });
     let undone = kubelet.events_since(Mark::default(), |event| {
         matches!(event, Event::Deregister { .. })
@@ -96,7 +99,6 @@ fn measure(drivers: usize) -> Cost {
     Cost {
         drivers,
         rss_kb: scene.registrar.rss_kb(),
-        descriptors: scene.registrar.fd_count(),
         threads: scene.registrar.thread_count(),
         linked,
         registered,
@@ -112,8 +114,6 @@ fn a_hundred_drivers_that_appear_at_once_are_linked_and_registered() {
         "{:?}",
         cost.registered
     );
-    // Two for each: the connection to the driver, and the socket that is served.
-    assert!(cost.descriptors <= 2 * 100 + 32, "{}", cost.descriptors);
     assert!(cost.threads <= 4, "{}", cost.threads);
 }
 

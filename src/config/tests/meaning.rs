@@ -132,6 +132,9 @@ fn two_paths_to_one_directory_are_one_directory() {
     assert!(of("real", "link").one_directory());
     assert!(!of("real", "other").one_directory());
     assert!(!of("real", "missing").one_directory());
+    // It is made later, and is one then, too.
+    assert!(of("real/later", "link/later").one_directory());
+    assert!(!of("real/later", "other/later").one_directory());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod fuzz;
 
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -14,11 +15,12 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Response, async_trait};
+use tonic::{Code, Response, async_trait};
 
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
 use crate::link::sweep::sweep_stage;
+use crate::printable::printable;
 use crate::proto::control::control_client::ControlClient;
 use crate::proto::control::control_server::{Control, ControlServer};
 use crate::proto::control::{Done, DriverRequest, ReloadRequest, Status, StatusRequest};
@@ -34,8 +36,8 @@ const LIMITS: Limits = Limits {
 };
 /// A watching client is told at most this often.
 const PACE: Duration = Duration::from_millis(50);
-/// How long a client waits for the daemon to take its connection.
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long a client waits for the daemon to take its connection, and for each answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest message that is taken from a client: the name of a driver is all that one holds.
 const MESSAGE_LIMIT: usize = 64 * 1024;
 /// A status of a thousand drivers fits.
@@ -52,16 +54,27 @@ pub(crate) struct ControlError {
 /// Why a client got no answer.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
-    #[error("node-storage-driver-registrar is not running (nobody listens on {})", .0.display())]
+    #[error(
+        "node-storage-driver-registrar is not running (nobody listens on {}): systemctl start node-storage-driver-registrar, or name its --runtime-dir",
+        .0.display()
+    )]
     NoDaemon(PathBuf),
+    #[error("may not connect to {}: only root and the daemon's own user may ask it", .0.display())]
+    Forbidden(PathBuf),
     #[error("{}: {source}", .path.display())]
     Connect { path: PathBuf, source: ConnectError },
-    #[error("the daemon does not take connections on {}", .0.display())]
-    Busy(PathBuf),
+    #[error(
+        "the daemon does not answer on {}: it hangs, or has too many to answer; see journalctl -u node-storage-driver-registrar",
+        .0.display()
+    )]
+    Silent(PathBuf),
     #[error("the daemon has stopped")]
     Stopped,
+    /// The daemon's no.
     #[error("{0}")]
     Refused(String),
+    #[error("the daemon's answer was lost: {0}")]
+    Lost(String),
 }
 
 /// Serves the control socket, with requests to the supervisor going out through `reports`.
@@ -232,19 +245,21 @@ impl Stream for StatusStream {
 
 /// A connection to the daemon.
 pub(crate) struct Client {
+    path: PathBuf,
     control: ControlClient<Channel>,
     _connection: Task,
 }
 
 impl Client {
     pub(crate) async fn connect(path: &Path) -> Result<Client, ClientError> {
-        let connecting = timeout(CONNECT, client::connect(path)).await;
+        let connecting = timeout(PATIENCE, client::connect(path)).await;
         let (channel, ended) = connecting
-            .map_err(|_| ClientError::Busy(path.to_owned()))?
+            .map_err(|_| ClientError::Silent(path.to_owned()))?
             .map_err(|source| no_daemon(path, source))?;
         let control = ControlClient::with_origin(channel, client::origin())
             .max_decoding_message_size(LARGEST_STATUS);
         Ok(Client {
+            path: path.to_owned(),
             control,
             _connection: Task::spawn(async move {
                 if let Err(error) = ended.await {
@@ -255,18 +270,13 @@ impl Client {
     }
 
     pub(crate) async fn status(&mut self) -> Result<Status, ClientError> {
-        Ok(self
-            .control
-            .get_status(StatusRequest {})
-            .await
-            .map_err(refused)?
-            .into_inner())
+        answer(&self.path, self.control.get_status(StatusRequest {})).await
     }
 
     /// The status now and at each change.
     pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
-        let statuses = self.control.watch_status(StatusRequest {}).await;
-        Ok(Statuses(statuses.map_err(refused)?.into_inner()))
+        let statuses = self.control.watch_status(StatusRequest {});
+        answer(&self.path, statuses).await.map(Statuses)
     }
 
     /// Calls `show` with the status now and at each change, until it says that it has seen enough.
@@ -283,20 +293,29 @@ impl Client {
         let request = DriverRequest {
             driver: driver.to_owned(),
         };
+        let control = &mut self.control;
         let done = match hand {
-            Hand::Reannounce => self.control.reannounce(request).await,
-            Hand::Withdraw => self.control.withdraw(request).await,
-            Hand::Publish => self.control.publish(request).await,
+            Hand::Reannounce => answer(&self.path, control.reannounce(request)).await,
+            Hand::Withdraw => answer(&self.path, control.withdraw(request)).await,
+            Hand::Publish => answer(&self.path, control.publish(request)).await,
         };
-        done.map(drop).map_err(refused)
+        done.map(drop)
     }
 
     pub(crate) async fn reload(&mut self) -> Result<(), ClientError> {
-        self.control
-            .reload(ReloadRequest {})
-            .await
-            .map(drop)
-            .map_err(refused)
+        let done = answer(&self.path, self.control.reload(ReloadRequest {})).await;
+        done.map(drop)
+    }
+}
+
+/// The answer of the daemon behind `path`, if it comes in time.
+async fn answer<T>(
+    path: &Path,
+    call: impl Future<Output = Result<Response<T>, tonic::Status>>,
+) -> Result<T, ClientError> {
+    match timeout(PATIENCE, call).await {
+        Ok(answer) => Ok(answer.map_err(refused)?.into_inner()),
+        Err(_) => Err(ClientError::Silent(path.to_owned())),
     }
 }
 
@@ -328,6 +347,9 @@ fn no_daemon(path: &Path, source: ConnectError) -> ClientError {
         {
             ClientError::NoDaemon(path.to_owned())
         }
+        ConnectError::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            ClientError::Forbidden(path.to_owned())
+        }
         _ => ClientError::Connect {
             path: path.to_owned(),
             source,
@@ -336,5 +358,11 @@ fn no_daemon(path: &Path, source: ConnectError) -> ClientError {
 }
 
 fn refused(status: tonic::Status) -> ClientError {
-    ClientError::Refused(status.message().to_owned())
+    match status.code() {
+        Code::InvalidArgument | Code::FailedPrecondition => {
+            ClientError::Refused(status.message().to_owned())
+        }
+        Code::Unavailable => ClientError::Stopped,
+        _ => ClientError::Lost(printable(status.message())),
+    }
 }

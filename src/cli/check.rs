@@ -5,12 +5,18 @@ use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
 use crate::systemd::sandbox;
 
-pub(crate) fn check(loaded: &Loaded) {
-    print!("{}", plan(&loaded.settings));
+/// What would be done.
+pub(crate) fn report(loaded: &Loaded) -> String {
+    let mut report = plan(&loaded.settings);
     if let Some(why) = loaded.root_found() {
         let registry_dir = loaded.settings.kubelet.registry_dir.display();
-        println!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}");
+        report += &format!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}\n");
     }
+    report
+}
+
+/// Says what would not work under systemd.
+pub(crate) fn warn(loaded: &Loaded) {
     for warning in sandbox::kept_by_the_unit(&loaded.settings) {
         eprintln!("warning: {warning}");
     }

@@ -31,8 +31,7 @@ fn by_hand(args: &Args, hand: Hand, argument: &DriverArgument) -> Result<(), Exi
         Hand::Withdraw => "is withdrawn until it is published again",
         Hand::Publish => "is published",
     };
-    println!("{} {done}", argument.driver);
-    Ok(())
+    super::print(&format!("{} {done}", argument.driver))
 }
 
 pub(crate) fn reload(args: &Args) -> Result<(), Exit> {
@@ -50,9 +49,9 @@ pub(crate) fn reload(args: &Args) -> Result<(), Exit> {
     })
 }
 
-pub(super) async fn connect(args: &Args) -> Result<Client, Exit> {
+pub(super) async fn connect(args: &Args) -> Result<Client, ClientError> {
     let path: PathBuf = control_socket(&locate(args.runtime_dir.as_deref()));
-    Client::connect(&path).await.map_err(failed)
+    Client::connect(&path).await
 }
 
 pub(super) fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {

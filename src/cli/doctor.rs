@@ -9,6 +9,7 @@ use super::load;
 use super::screen::Screen;
 use super::status::is_gone;
 use crate::config::Settings;
+use crate::control::ClientError;
 use crate::doctor::{Diagnosis, Finding, Level, Patient};
 use crate::printable::printable;
 use crate::proto::control::Status;
@@ -54,12 +55,8 @@ async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Pa
     }
 }
 
-async fn status(args: &Args) -> Result<Status, String> {
-    let mut client = connect(args).await.map_err(|exit| match exit {
-        Exit::Failed(why) | Exit::Config(why) | Exit::Usage(why) => why,
-        Exit::No => String::new(),
-    })?;
-    client.status().await.map_err(|error| error.to_string())
+async fn status(args: &Args) -> Result<Status, ClientError> {
+    connect(args).await?.status().await
 }
 
 fn text(diagnosis: &Diagnosis, width: usize, paint: Paint) -> String {

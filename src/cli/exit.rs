@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
+use crate::control::ClientError;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -20,6 +21,12 @@ pub(crate) enum Exit {
 impl From<ConfigError> for Exit {
     fn from(error: ConfigError) -> Exit {
         Exit::Config(error.to_string())
+    }
+}
+
+impl From<ClientError> for Exit {
+    fn from(error: ClientError) -> Exit {
+        Exit::Failed(error.to_string())
     }
 }
 

@@ -59,8 +59,7 @@ struct Link {
 
 pub(crate) fn import(options: &ImportOptions) -> Result<(), Exit> {
     let imported = imported(&options.words).map_err(|error| Exit::Failed(error.to_string()))?;
-    print!("{imported}");
-    Ok(())
+    super::print(&imported)
 }
 
 fn imported(words: &[String]) -> Result<String, ImportError> {

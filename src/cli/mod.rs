@@ -24,6 +24,7 @@ use clap::{CommandFactory, Parser};
 use self::args::{Args, Command};
 use self::exit::Exit;
 use self::ndr::NdrFlags;
+use self::screen::Screen;
 use self::spelling::Spelled;
 use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
 use crate::kubelet_root::{self, KubeletRoot};
@@ -46,6 +47,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Prints a text that ends with a line's end. A reader that has seen enough is no failure.
+fn print(text: &str) -> Result<(), Exit> {
+    status::is_gone(Screen::stdout().print(text.trim_end())).map(drop)
+}
+
 /// `ignored` are flags of the command line that have no effect.
 fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
     let Some(command) = &args.command else {
@@ -54,13 +60,12 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
     match command {
         Command::Run(flags) => run::run(args, flags, ignored),
         Command::Check => {
-            check::check(&load(args)?);
+            let loaded = load(args)?;
+            print(&check::report(&loaded))?;
+            check::warn(&loaded);
             Ok(())
         }
-        Command::Config => {
-            print!("{}", load(args)?.explain());
-            Ok(())
-        }
+        Command::Config => print(&load(args)?.explain()),
         Command::Status(options) => status::status(args, options),
         Command::Wait(options) => wait::wait(args, options),
         Command::Inspect(options) => inspect::inspect(args, options),

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         let flags = ignored.join(" ");
         tracing::debug!(%flags, "flags of klog that have no effect");
     }
+    let target = settings.log.target;
     let runtime = take_runtime(args, flags).map_err(failed)?;
     let runner = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -48,6 +49,9 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
             say(known.borrow().as_ref());
         }
         log.set_level(settings.log.level);
+        if settings.log.target != target {
+            tracing::warn!("log.target has changed, which takes effect at the next start");
+        }
         Ok(settings)
     }))
 }

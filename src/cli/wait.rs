@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::args::{Args, WaitOptions, WaitState};
-use super::client::{connect, failed, in_runtime};
+use super::client::{connect, in_runtime};
 use super::exit::Exit;
-use crate::control::Client;
+use crate::control::ClientError;
 use crate::driver::phase::Phase;
 use crate::proto::control::{Driver, Status};
 
@@ -16,19 +16,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
     in_runtime(async {
-        let mut missing = vec!["the daemon is not running".to_owned()];
+        let mut missing = Vec::new();
         let waiting = async {
-            let mut client = patiently(args).await;
-            client
-                .follow(|status| {
-                    missing = shortfall(&status, options);
-                    missing.is_empty()
-                })
-                .await
-                .map_err(failed)
+            // At boot the daemon may come after us, and it may be restarted at any time.
+            while let Err(error) = follow(args, options, &mut missing).await {
+                missing = vec![error.to_string()];
+                sleep(LOOK_AGAIN).await;
+            }
         };
         match timeout(options.timeout, waiting).await {
-            Ok(outcome) => outcome,
+            Ok(()) => Ok(()),
             Err(_) => Err(Exit::Failed(format!(
                 "not {} within {}: {}",
                 options.state.word(),
@@ -39,14 +36,19 @@ pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
     })
 }
 
-/// At boot the daemon may come after us.
-async fn patiently(args: &Args) -> Client {
-    loop {
-        match connect(args).await {
-            Ok(client) => return client,
-            Err(_) => sleep(LOOK_AGAIN).await,
-        }
-    }
+/// Follows the daemon until nothing is missing, or the daemon is.
+async fn follow(
+    args: &Args,
+    options: &WaitOptions,
+    missing: &mut Vec<String>,
+) -> Result<(), ClientError> {
+    let mut client = connect(args).await?;
+    client
+        .follow(|status| {
+            *missing = shortfall(&status, options);
+            missing.is_empty()
+        })
+        .await
 }
 
 /// Who is not there yet, and why.

@@ -16,7 +16,7 @@ use crate::config::{DriverSettings, SUN_PATH_MAX};
 use crate::grpc::client::{self, Broken, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;
-use crate::metrics::{Operation, Operations};
+use crate::metrics::{Account, Operation, Operations};
 use crate::name::DriverName;
 use crate::printable::printable;
 use crate::proto::csi::identity_client::IdentityClient;
@@ -24,7 +24,7 @@ use crate::proto::csi::node_client::NodeClient;
 use crate::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest, ProbeResponse};
 
 /// What to ask, where, and how long to wait for it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Inquiry {
     pub(crate) socket: PathBuf,
     pinned: Option<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Inquiry {
     require_probe: bool,
     /// Nobody named this socket: whoever may write to its directory could be the driver.
     found: bool,
-    operations: Operations,
+    account: Account,
 }
 
 /// A call that has ended, well or not.
@@ -119,7 +119,7 @@ impl Inquiry {
             deadline: settings.request_timeout,
             require_probe: settings.require_probe,
             found: false,
-            operations,
+            account: Account::new(operations),
         }
     }
 
@@ -242,9 +242,8 @@ impl Inquiry {
         let name = name.as_ref().map(DriverName::as_str);
         let calls = [Some(info.operation), Some(node.operation)];
         let probe = ready.as_ref().map(|ready| ready.operation);
-        for operation in calls.into_iter().chain([probe]).flatten() {
-            self.operations.ended(name, operation);
-        }
+        let calls = calls.into_iter().chain([probe]).flatten();
+        self.account.ended(name, calls);
         let node = node.answer.map_err(|trouble| match trouble {
             Trouble::Call {
                 code: Code::Unimplemented,

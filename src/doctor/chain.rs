@@ -74,7 +74,16 @@ fn follow(
         Some(Phase::WaitingForDriver) | None => Finding::fault(
             "daemon",
             format!("the driver answers here, but the daemon says: {reason}"),
-            format!("node-storage-driver-registrar reload; if that does not help, see {JOURNAL}"),
+            if reason.contains("CAP_DAC_OVERRIDE") {
+                format!(
+                    "install the drop-in driver-of-another-user.conf, or: chown root {}",
+                    settings.csi_socket.display()
+                )
+            } else {
+                format!(
+                    "node-storage-driver-registrar reload; if that does not help, see {JOURNAL}"
+                )
+            },
         ),
     };
     vec![finding]
@@ -156,7 +165,7 @@ fn unseen(
             return Finding::fault("link", saw, format!("see {JOURNAL}"));
         }
     }
-    kubelets.why_not_seen(&seen_target(layout, answer), &settings.endpoint)
+    kubelets.why_not_seen(&driver.id, &seen_target(layout, answer), &settings.endpoint)
 }
 
 /// Where the kubelet must see the registration socket. A relative target is beside the link, so that

@@ -1,5 +1,6 @@
 //! The driver's side: its socket is there, somebody listens, and the answer can be used.
 
+use super::AS_ROOT;
 use super::Finding;
 use crate::config::DriverSettings;
 use crate::csi::answer::{Answer, AnswerError};
@@ -34,13 +35,9 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
             "csi.sock",
             format!("move it away and restart the driver: mv {socket} {socket}.old"),
         ),
-        Trouble::Unseen { .. } | Trouble::Forbidden { .. } => (
-            "csi.sock permission",
-            format!(
-                "run as root, or let it in: chown {} {socket}",
-                nix::unistd::getuid()
-            ),
-        ),
+        Trouble::Unseen { .. } | Trouble::Forbidden { .. } => {
+            ("csi.sock permission", AS_ROOT.to_owned())
+        }
         Trouble::Exposed(exposure) => (
             "plugin directory",
             format!(
@@ -78,8 +75,7 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
         ),
         Trouble::Call { method, .. } => (*method, format!("look at the driver's log; {inspect}")),
         Trouble::NoNodeService => {
-            let mend =
-                "take it out of the configuration: a controller is not registered with the kubelet";
+            let mend = "a controller is not registered with the kubelet: add its id to discovery.exclude, or take its table out of the configuration";
             return Finding::warning("NodeGetInfo", trouble.to_string(), mend);
         }
         Trouble::NotReady => (

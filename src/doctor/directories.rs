@@ -8,6 +8,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, getuid};
 
+use super::AS_ROOT;
 use super::kubelets::Kubelets;
 use super::{Finding, Patient};
 
@@ -93,7 +94,7 @@ fn writable(check: &'static str, path: &Path) -> Option<Finding> {
                 )),
                 getuid()
             ),
-            format!("run the daemon as root, or: chown {} {shown}", getuid()),
+            AS_ROOT,
         ),
         other => Finding::fault(
             check,

@@ -57,7 +57,7 @@ impl Kubelets {
     }
 
     /// What keeps the kubelet from a link that is there.
-    pub(super) fn why_not_seen(&self, target: &Path, endpoint: &Path) -> Finding {
+    pub(super) fn why_not_seen(&self, id: &str, target: &Path, endpoint: &Path) -> Finding {
         if self.spoke.is_none() {
             if let Some(elsewhere) = self.elsewhere() {
                 return elsewhere;
@@ -74,7 +74,7 @@ impl Kubelets {
             Finding::fault(
                 "kubelet registering",
                 "the link is right and a kubelet runs, but it has not registered the driver",
-                "see why: journalctl -u kubelet | grep -i plugin; then: node-storage-driver-registrar reannounce DRIVER",
+                format!("see why: journalctl -u kubelet | grep -i plugin; then: node-storage-driver-registrar reannounce {id}"),
             )
         })
     }

@@ -17,8 +17,12 @@ use serde::Serialize;
 
 use self::kubelets::Kubelets;
 use crate::config::Settings;
+use crate::control::ClientError;
 use crate::proto::control::Status;
 use crate::supervisor::found_now;
+
+/// What mends that we may not look.
+const AS_ROOT: &str = "run the doctor as root";
 
 /// What was found, the worst first.
 #[derive(Debug, Default, Serialize)]
@@ -53,7 +57,7 @@ pub(crate) struct Patient {
     pub(crate) settings: Settings,
     pub(crate) runtime: PathBuf,
     /// What the daemon says, or why it says nothing.
-    pub(crate) daemon: Result<Status, String>,
+    pub(crate) daemon: Result<Status, ClientError>,
     /// The proc file system.
     pub(crate) proc: PathBuf,
 }
@@ -84,9 +88,13 @@ impl Finding {
         }
     }
 
-    fn no_daemon(why: &str) -> Finding {
-        let mend = "systemctl start node-storage-driver-registrar";
-        Finding::fault("daemon", why, mend)
+    fn no_daemon(why: &ClientError) -> Finding {
+        let mend = match why {
+            ClientError::NoDaemon(_) => "systemctl start node-storage-driver-registrar",
+            ClientError::Forbidden(_) => AS_ROOT,
+            _ => "systemctl restart node-storage-driver-registrar",
+        };
+        Finding::fault("daemon", why.to_string(), mend)
     }
 
     fn of(self, driver: &str) -> Finding {
@@ -108,6 +116,12 @@ impl Diagnosis {
 
     /// Looks at everything.
     pub(crate) async fn of(patient: &Patient) -> Diagnosis {
+        // What else such a user cannot do says nothing about the daemon.
+        if let Err(why @ ClientError::Forbidden(_)) = &patient.daemon {
+            return Diagnosis {
+                findings: vec![Finding::no_daemon(why)],
+            };
+        }
         let kubelets = Kubelets::find(patient);
         let drivers = patient.drivers();
         let mut findings = sandbox::check(patient);

@@ -5,7 +5,7 @@ mod operations;
 mod registering;
 
 pub(crate) use self::exposition::CONTENT_TYPE;
-pub(crate) use self::operations::{Operation, Operations};
+pub(crate) use self::operations::{Account, Operation, Operations};
 pub(crate) use self::registering::Registering;
 
 use crate::proto::control::Status;

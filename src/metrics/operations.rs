@@ -1,5 +1,6 @@
 //! How long CSI calls take, under the name that every CSI sidecar uses for it.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::core::Collector;
@@ -41,16 +42,15 @@ impl Operations {
         Operations(HistogramVec::new(options, &labels).expect("name and labels are valid"))
     }
 
-    pub(crate) fn ended(&self, driver: Option<&str>, operation: Operation) {
+    pub(super) fn ended(&self, driver: Option<&str>, operation: Operation) {
         let Operation { method, took, code } = operation;
         self.0
             .with_label_values(&[driver.unwrap_or(UNKNOWN), &path(method), &word(code)])
             .observe(took.as_secs_f64());
     }
 
-    /// No driver has this name any more. One that comes back under ever new names must not fill
-    /// memory with them.
-    pub(crate) fn forget(&self, driver: &str) {
+    /// No driver has this name any more.
+    fn forget(&self, driver: &str) {
         for method in METHODS.map(path) {
             for code in (0..=LAST_CODE).map(Code::from) {
                 match self.0.remove_label_values(&[driver, &method, &word(code)]) {
@@ -63,6 +63,51 @@ impl Operations {
 
     pub(crate) fn collect(&self) -> Vec<MetricFamily> {
         self.0.collect()
+    }
+}
+
+/// The calls to one driver. What is counted goes when this does, or when the driver says another
+/// name: one with ever new names must not fill memory with them.
+#[derive(Debug)]
+pub(crate) struct Account {
+    operations: Operations,
+    name: Mutex<Option<String>>,
+}
+
+impl Account {
+    pub(crate) fn new(operations: Operations) -> Account {
+        Account {
+            operations,
+            name: Mutex::default(),
+        }
+    }
+
+    /// `name` is what the driver said in these calls, if anything.
+    pub(crate) fn ended(
+        &self,
+        name: Option<&str>,
+        operations: impl IntoIterator<Item = Operation>,
+    ) {
+        if let Some(name) = name {
+            let mut counted = self.name.lock().unwrap_or_else(PoisonError::into_inner);
+            if counted.as_deref() != Some(name)
+                && let Some(old) = counted.replace(name.to_owned())
+            {
+                self.operations.forget(&old);
+            }
+        }
+        for operation in operations {
+            self.operations.ended(name, operation);
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let counted = self.name.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = counted {
+            self.operations.forget(name);
+        }
     }
 }
 
@@ -92,13 +137,22 @@ mod tests {
     #[test]
     fn a_name_that_nobody_has_any_more_leaves_nothing_behind() {
         let operations = Operations::new();
-        for (number, method) in METHODS.into_iter().cycle().take(30).enumerate() {
-            let code = Code::from(i32::try_from(number).unwrap() % (LAST_CODE + 1));
+        let account = Account::new(operations.clone());
+        let calls = |name: &str| {
             let took = Duration::from_millis(1);
-            operations.ended(Some("a.b"), Operation { method, took, code });
-        }
-        assert!(!operations.collect()[0].get_metric().is_empty());
-        operations.forget("a.b");
+            let calls = METHODS.into_iter().cycle().take(30).enumerate();
+            let calls = calls.map(|(number, method)| Operation {
+                method,
+                took,
+                code: Code::from(i32::try_from(number).unwrap() % (LAST_CODE + 1)),
+            });
+            account.ended(Some(name), calls);
+            operations.collect()[0].get_metric().len()
+        };
+        let series = calls("a.b");
+        assert!(series > 0);
+        assert_eq!(calls("c.d"), series, "the old name is still there");
+        drop(account);
         assert!(operations.collect()[0].get_metric().is_empty());
     }
 }

@@ -1,9 +1,12 @@
 //! The command line: what it prints, and its exit codes.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use bed::{Layout, Node, Registrar};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::scene::{NAME, PROGRAM, Scene, in_both_layouts, stderr, stdout};
@@ -277,4 +280,56 @@ fn wait_for_all_wants_at_least_one() {
     });
     let late = scene.registrar.run_cli(["wait", "--timeout", "200ms"]);
     assert_eq!(late.status.code(), Some(1));
+}
+
+#[test]
+fn wait_outlives_a_restart_of_the_daemon() {
+    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let wait = || {
+        let program = bed::registrar::chosen(PROGRAM);
+        Command::new(program)
+            .args(["wait", "--for", "serving", "--timeout", "20s"])
+            .arg("--runtime-dir")
+            .arg(scene.node.runtime_dir())
+            .spawn()
+            .unwrap()
+    };
+    let mut waiting = wait();
+    thread::sleep(Duration::from_millis(200));
+    scene.registrar.restart();
+    let _driver = scene.node.driver(NAME);
+    let _kubelet = scene.node.kubelet();
+    assert!(waiting.wait().unwrap().success());
+}
+
+#[test]
+fn a_daemon_that_hangs_is_told_from_one_that_is_not_there() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    scene.registrar.signal(Signal::SIGSTOP);
+    for command in ["status", "reload"] {
+        let output = scene.registrar.run_cli([command]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(stderr(&output).contains("does not answer"), "{output:?}");
+    }
+    scene.registrar.signal(Signal::SIGCONT);
+    scene.registrar.succeed(&["reload"]);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    for command in ["check", "config"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let program = bed::registrar::chosen(PROGRAM);
+        let output = Command::new(program)
+            .args([command, "--config"])
+            .arg(scene.node.config_file())
+            .stdout(writer)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
 }

@@ -63,7 +63,7 @@ fn commands(command: &clap::Command) -> String {
         let mut options = String::new();
         for argument in sub
             .get_arguments()
-            .filter(|argument| !argument.is_global_set())
+            .filter(|argument| !argument.is_global_set() && !argument.is_hide_set())
         {
             if matches!(argument.get_id().as_str(), "help" | "version") {
                 continue;
@@ -75,17 +75,28 @@ fn commands(command: &clap::Command) -> String {
                 .filter(|_| argument.get_action().takes_values());
             let Some(long) = argument.get_long() else {
                 let many = matches!(argument.get_action(), clap::ArgAction::Append);
-                heading += &format!(
-                    " {}{}",
-                    value.unwrap_or_default(),
-                    if many { " ..." } else { "" }
-                );
+                let dots = if many { " ..." } else { "" };
+                let shown = format!("{}{dots}", value.unwrap_or_default());
+                heading += &if argument.is_required_set() {
+                    format!(" {shown}")
+                } else {
+                    format!(" [{shown}]")
+                };
                 continue;
             };
             let tag = format!("\\fB\\-\\-{}\\fR", escape(long));
             let shown = value.map_or(tag.clone(), |value| format!("{tag} {value}"));
             let help = argument.get_help().map(ToString::to_string);
             options += &format!(".RS\n.TP\n{shown}\n{}", escape(&help.unwrap_or_default()));
+            let choices: Vec<String> = argument
+                .get_possible_values()
+                .iter()
+                .filter(|_| argument.get_action().takes_values())
+                .map(|choice| escape(choice.get_name()))
+                .collect();
+            if !choices.is_empty() {
+                options += &format!(": {}", choices.join(" or "));
+            }
             let defaults: Vec<String> = argument
                 .get_default_values()
                 .iter()

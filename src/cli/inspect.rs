@@ -41,7 +41,16 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
     driver.csi_socket.clone_from(&socket);
     let inquiry = Inquiry::new(&driver, Operations::new());
     in_runtime(async {
-        let mut seen = inquiry.inspect().await.map_err(failed)?;
+        let mut seen = inquiry.inspect().await.map_err(|trouble| {
+            if trouble.is_absence() {
+                let socket = socket.display();
+                failed(format!(
+                    "there is no socket {socket}: start the driver, or compare the endpoint that it is given"
+                ))
+            } else {
+                failed(trouble)
+            }
+        })?;
         seen.breaches
             .extend(lengths(&seen, &socket, settings.as_ref()));
         let mut screen = Screen::stdout();

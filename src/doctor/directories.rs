@@ -37,7 +37,7 @@ pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
         Err(error) => findings.push(Finding::fault(
             "kubelet directory",
             format!("cannot look at {}: {error}", kubelet_dir.display()),
-            "run the doctor as root",
+            AS_ROOT,
         )),
     }
     findings
@@ -57,11 +57,7 @@ fn registry(path: &Path) -> Option<Finding> {
             Err(error) if is_missing(&error) => there = there.parent()?,
             Err(error) => {
                 let saw = format!("cannot look at {}: {error}", there.display());
-                return Some(Finding::fault(
-                    "registry_dir",
-                    saw,
-                    "run the doctor as root",
-                ));
+                return Some(Finding::fault("registry_dir", saw, AS_ROOT));
             }
         }
     }

@@ -18,6 +18,7 @@ use serde::Serialize;
 use self::kubelets::Kubelets;
 use crate::config::Settings;
 use crate::control::ClientError;
+use crate::driver::phase::Phase;
 use crate::proto::control::Status;
 use crate::supervisor::found_now;
 
@@ -122,6 +123,9 @@ impl Diagnosis {
                 findings: vec![Finding::no_daemon(why)],
             };
         }
+        if let Some(elsewhere) = patient.daemon_of_other_settings() {
+            return elsewhere;
+        }
         let kubelets = Kubelets::find(patient);
         let drivers = patient.drivers();
         let mut findings = sandbox::check(patient);
@@ -152,6 +156,35 @@ impl Diagnosis {
 }
 
 impl Patient {
+    /// A daemon that was started with flags of its own is not to be measured by this
+    /// configuration; what it says itself is all that there is.
+    fn daemon_of_other_settings(&self) -> Option<Diagnosis> {
+        let status = self.daemon.as_ref().ok()?;
+        let theirs = &status.kubelet.as_ref()?.registry_dir;
+        let ours = self.settings.kubelet.registry_dir.to_string_lossy();
+        if *theirs == ours {
+            return None;
+        }
+        let saw = format!(
+            "the daemon puts its links into {theirs}, and this configuration has {ours}: nothing but its own words was looked at"
+        );
+        let mend =
+            "node-storage-driver-registrar reload, unless it was started with flags of its own";
+        let mut findings = vec![Finding::warning("config", saw, mend)];
+        let registered = Phase::Registered.as_str();
+        let drivers = status.drivers.iter();
+        for driver in drivers.filter(|driver| driver.phase != registered) {
+            let saw = format!("{}: {}", driver.phase, driver.reason);
+            let mend = format!(
+                "node-storage-driver-registrar inspect {}",
+                driver.csi_socket
+            );
+            findings.push(Finding::fault("daemon", saw, mend).of(&driver.id));
+        }
+        findings.sort_by_key(|finding| finding.level);
+        Some(Diagnosis { findings })
+    }
+
     /// Those that are configured, those that the daemon has found by itself, and those that it
     /// would find now. A plugins_dir that cannot be read has none; its drivers' own checks say so.
     fn drivers(&self) -> BTreeSet<String> {

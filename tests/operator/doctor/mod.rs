@@ -12,7 +12,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::scene::{NAME, OTHER, Scene, stdout};
+use crate::scene::{NAME, OTHER, SOON, Scene, stdout};
 
 /// A proc file system of the test's own: nothing that runs on this machine is in it.
 fn proc(scene: &Scene) -> PathBuf {
@@ -153,4 +153,26 @@ fn people_read_the_same_in_lines_that_fit() {
         said.lines().all(|line| line.chars().count() <= 80),
         "{said}"
     );
+}
+
+/// Such as one with flags of its own: what this configuration says is not its fault.
+#[test]
+fn a_daemon_with_other_settings_is_taken_at_its_word() {
+    let scene = Scene::started(&[NAME], "");
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let root = scene.node.kubelet_root();
+    let config = scene.node.default_config(&[NAME]);
+    let elsewhere = scene.node.root().join("elsewhere");
+    scene
+        .node
+        .write_config(&config.replace(&format!("{root:?}"), &format!("{elsewhere:?}")));
+    let output = doctor(&scene);
+    let findings = findings(&output);
+    assert_eq!(output.status.code(), Some(0), "{findings:#?}");
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0]["check"], "config");
+    assert_eq!(findings[0]["level"], "warning");
 }

@@ -10,6 +10,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Moment(pub(crate) u64);
 
+impl Moment {
+    /// The last multiple of `span` before this, or this.
+    pub(crate) fn rounded_down(self, span: Duration) -> Moment {
+        Moment(self.0 - self.0 % millis(span).max(1))
+    }
+}
+
 impl Add<Duration> for Moment {
     type Output = Moment;
 

@@ -55,6 +55,9 @@ const TELL_AGAIN: Duration = Duration::from_millis(50);
 const RESYNC: Duration = Duration::from_secs(30);
 /// The same where inotify has no watch for us, or a file system does not let us do what is due.
 const POLL: Duration = Duration::from_secs(1);
+/// tokio keeps timers in slots of this length. One that is at the start of a slot wakes us twice, any
+/// other one three times.
+const SLOT: Duration = Duration::from_millis(4096);
 /// How often drivers are asked again although nothing happened: one may hang with its connection
 /// open.
 const CHECK: Duration = Duration::from_secs(300);
@@ -234,7 +237,12 @@ impl Supervisor {
             .notifier
             .life_sign_interval()
             .map_or(slow, |life| life.min(slow));
-        self.next_resync = self.now() + interval;
+        let due = self.now() + interval;
+        self.next_resync = if interval > SLOT {
+            due.rounded_down(SLOT)
+        } else {
+            due
+        };
     }
 
     /// Something has to be tried again soon.

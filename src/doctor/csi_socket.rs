@@ -1,7 +1,6 @@
 //! The driver's side: its socket is there, somebody listens, and the answer can be used.
 
-use super::AS_ROOT;
-use super::Finding;
+use super::{AS_ROOT, Finding};
 use crate::config::DriverSettings;
 use crate::csi::answer::{Answer, AnswerError};
 use crate::csi::inquiry::{Inquiry, Trouble};

@@ -8,9 +8,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, getuid};
 
-use super::AS_ROOT;
 use super::kubelets::Kubelets;
-use super::{Finding, Patient};
+use super::{AS_ROOT, Finding, Patient};
 
 pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     let settings = &patient.settings;

@@ -64,6 +64,7 @@ impl Supervisor {
             unanswered: Vec::new(),
             save_failing: false,
             leftovers: Leftovers::new(),
+            hidden: Leftovers::new(),
             notifier: Notifier::new(),
             metrics: Metrics::new(),
             ready: false,

@@ -46,6 +46,7 @@ impl Supervisor {
     }
 
     fn look_at_everything(&mut self) {
+        self.remove_hidden();
         self.look_at_kubelet_directory();
         self.look_at_signs();
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();

@@ -8,6 +8,7 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 
 use super::entry::{link_place, socket_place};
+use super::leftovers::remember;
 use super::{DriverId, Report, Supervisor, tell};
 use crate::backoff::Backoff;
 use crate::driver::{Effect, Event, Seen};
@@ -84,6 +85,9 @@ impl Supervisor {
             Ok((listener, identity)) => {
                 let new = Service::start(listener, identity.clone(), entry.desk.clone());
                 let old = entry.service.replace(new);
+                if let Some(old) = &old {
+                    remember(&mut self.hidden, place.path, old.socket().clone());
+                }
                 entry.retired.extend(old.map(Service::retire));
                 entry.owner = None;
                 self.names.insert(name.clone(), id.clone());

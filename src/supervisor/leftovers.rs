@@ -9,6 +9,9 @@ use crate::link::place;
 /// Files that are to go, each told apart from any later one of its name.
 pub(super) type Leftovers = Vec<(PathBuf, Identity)>;
 
+/// How many files that were not in their place are remembered, the newest of them.
+const MOST_HIDDEN: usize = 64;
+
 impl Supervisor {
     /// Removes a file of ours if it is still that file, now or as soon as the file system lets us.
     pub(super) fn remove(&mut self, path: PathBuf, identity: &Identity) {
@@ -16,6 +19,7 @@ impl Supervisor {
             Ok(true) => tracing::debug!(path = %path.display(), "removed"),
             Ok(false) => {
                 tracing::debug!(path = %path.display(), "not removed: it is no longer ours");
+                remember(&mut self.hidden, path, identity.clone());
             }
             Err(error) => {
                 tracing::warn!(%error, path = %path.display(), "cannot remove what is ours; trying again");
@@ -38,6 +42,18 @@ impl Supervisor {
         }
     }
 
+    /// Removes what was hidden when it was to go, and has come to light again.
+    pub(super) fn remove_hidden(&mut self) {
+        for (path, identity) in std::mem::take(&mut self.hidden) {
+            let is_there = Identity::of(&path).is_ok_and(|found| found == identity);
+            if is_there && !self.stands(&path) {
+                self.remove(path, &identity);
+            } else {
+                self.hidden.push((path, identity));
+            }
+        }
+    }
+
     /// A driver that came back under its old name has taken the file up again.
     fn stands(&self, path: &Path) -> bool {
         self.entries.values().any(|entry| {
@@ -47,4 +63,12 @@ impl Supervisor {
                 || socket.is_some_and(|(name, _)| self.layout.socket(name) == path)
         })
     }
+}
+
+/// A file of ours is not in its place: something may be mounted over it.
+pub(super) fn remember(hidden: &mut Leftovers, path: PathBuf, identity: Identity) {
+    if hidden.len() == MOST_HIDDEN {
+        hidden.remove(0);
+    }
+    hidden.push((path, identity));
 }

@@ -120,6 +120,8 @@ pub(crate) struct Supervisor {
     /// The state could not be written the last time.
     save_failing: bool,
     leftovers: Leftovers,
+    /// What was to go and was not there.
+    hidden: Leftovers,
     notifier: Notifier,
     metrics: Metrics,
     ready: bool,

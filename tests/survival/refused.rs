@@ -95,3 +95,20 @@ fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
     drop(scene.registrar);
     drop(mounts);
 }
+
+#[test]
+fn a_socket_that_was_given_up_while_it_was_hidden_goes_when_it_shows_again() {
+    let Some(mut mounts) = mounts() else { return };
+    let mut scene = Scene::registered(Release::V1_36);
+    let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
+    mounts.tmpfs(&registry, 100, 1 << 20);
+    eventually("it is served anew", SOON, || is_there(&old));
+    scene.driver.restart(Behaviour::named(OTHER));
+    let new = scene.node.reg_socket(OTHER);
+    eventually("the new name is served", SOON, || is_there(&new));
+    mounts.unmount(&registry);
+    eventually("it is served in the old directory", SOON, || is_there(&new));
+    eventually("what was hidden is gone", SOON, || !is_there(&old));
+    drop(scene);
+    drop(mounts);
+}

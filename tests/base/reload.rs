@@ -1,5 +1,7 @@
 //! A changed configuration, applied while the drivers stay.
 
+use std::path::PathBuf;
+
 use bed::kubelet::{Event, Mark};
 use bed::{Layout, TestKubelet};
 
@@ -13,6 +15,18 @@ fn untouched(kubelet: &TestKubelet, mark: Mark, driver: &str) {
             if name == driver)
     });
     assert!(touched.is_empty(), "{touched:?}");
+}
+
+/// Names another registry_dir in the configuration, and reloads.
+fn move_registry(scene: &Scene) -> PathBuf {
+    let old = scene.node.registry_dir();
+    let new = scene.node.root().join("moved/plugins_registry");
+    let config = scene.node.default_config(&[NAME]);
+    scene
+        .node
+        .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
+    scene.registrar.succeed(&["reload"]);
+    new
 }
 
 #[test]
@@ -38,13 +52,7 @@ fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
 #[test]
 fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
     let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
-    let old = scene.node.registry_dir();
-    let new = scene.node.root().join("moved/plugins_registry");
-    let config = scene.node.default_config(&[NAME]);
-    scene
-        .node
-        .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
-    scene.registrar.succeed(&["reload"]);
+    let new = move_registry(&scene);
     let socket = new.join(format!("{NAME}-reg.sock"));
     bed::eventually("the link leads to the new one", SOON, || {
         std::fs::read_link(scene.node.link(NAME)).is_ok_and(|target| target == socket)
@@ -135,13 +143,7 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
     let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
     scene.registrar.succeed(&["withdraw", NAME]);
     kubelet.wait_deregistered(NAME, SOON);
-    let old = scene.node.registry_dir();
-    let new = scene.node.root().join("moved/plugins_registry");
-    let config = scene.node.default_config(&[NAME]);
-    scene
-        .node
-        .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
-    scene.registrar.succeed(&["reload"]);
+    move_registry(&scene);
     scene.phase(NAME, "withdrawn");
     assert!(is_nothing(&scene.node.link(NAME)));
     scene.registrar.succeed(&["publish", NAME]);

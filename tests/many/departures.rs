@@ -4,9 +4,18 @@ use std::fs;
 use std::time::Duration;
 
 use bed::kubelet::Counts;
-use bed::{Layout, eventually, stays};
+use bed::{FakeDriver, Layout, TestKubelet, eventually, stays};
 
 use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene, is_nothing};
+
+/// A driver and a kubelet come, and agree.
+fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
+    let kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    (kubelet, driver)
+}
 
 #[test]
 fn a_driver_whose_socket_goes_stays() {
@@ -41,10 +50,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
 #[test]
 fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
     let scene = Scene::started(Layout::TwoDirectories, "");
-    let kubelet = scene.node.kubelet();
-    let driver = scene.node.driver(NAME);
-    kubelet.wait_registered(NAME, SOON);
-    scene.phase(NAME, "registered");
+    let (kubelet, driver) = registered(&scene);
     let mark = kubelet.mark();
     drop(driver);
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
@@ -84,10 +90,7 @@ fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
         Layout::TwoDirectories,
         "[defaults]\nwithdraw_after = \"1s\"\n",
     );
-    let kubelet = scene.node.kubelet();
-    let _driver = scene.node.driver(NAME);
-    kubelet.wait_registered(NAME, SOON);
-    scene.phase(NAME, "registered");
+    let (kubelet, _driver) = registered(&scene);
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
     eventually("it is said", SOON, || {
         let logs = scene.registrar.logs();
@@ -178,10 +181,7 @@ fn drivers_do_not_leave_with_plugins_dir_itself() {
         Layout::TwoDirectories,
         "[defaults]\nwithdraw_after = \"1h\"\n",
     );
-    let kubelet = scene.node.kubelet();
-    let driver = scene.node.driver(NAME);
-    kubelet.wait_registered(NAME, SOON);
-    scene.phase(NAME, "registered");
+    let (kubelet, driver) = registered(&scene);
     let mark = kubelet.mark();
     drop(driver);
     let away = scene.node.root().join("away");

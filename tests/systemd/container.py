@@ -65,12 +65,15 @@ class Container:
             env={"PATH": os.environ["PATH"], "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
             start_new_session=True,
         )
-        self.leader = eventually("systemd-nspawn has started systemd", self._find_leader)
-        eventually(
-            "systemd is up",
-            lambda: self.run("systemctl", "is-system-running", check=False).stdout.strip()
-            in ("running", "degraded"),
-        )
+        try:
+            self.leader = eventually("systemd-nspawn has started systemd", self._find_leader)
+            eventually(
+                "systemd is up",
+                lambda: self.run("systemctl", "is-system-running", check=False).stdout.strip()
+                in ("running", "degraded"),
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {(self._dir / 'console').read_text()}") from None
 
     def reboot(self, meanwhile=lambda: None):
         """A clean shutdown as by `systemctl reboot`, and the next boot."""
@@ -115,9 +118,12 @@ class Container:
 
     def _find_leader(self):
         if self._nspawn.poll() is not None:
-            raise AssertionError(f"systemd-nspawn has ended: {(self._dir / 'console').read_text()}")
-        children = Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text()
-        return int(children.split()[0]) if children.split() else None
+            raise AssertionError("systemd-nspawn has ended")
+        # For some milliseconds there is a child that only prepares: it is not process 1 of anything.
+        for child in Path(f"/proc/{self._nspawn.pid}/task/{self._nspawn.pid}/children").read_text().split():
+            if _pids(child)[-1:] == ["1"]:
+                return int(child)
+        return None
 
     def _kill(self):
         if self._nspawn is None:
@@ -149,6 +155,15 @@ def _unified():
     """Where the unified hierarchy is: beside the old ones, or all there is."""
     beside = Path("/sys/fs/cgroup/unified")
     return beside if beside.is_dir() else Path("/sys/fs/cgroup")
+
+
+def _pids(pid):
+    """The pids of a process, from ours to the one inside; none when it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
 
 
 def _eventually_rmdir(path):

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,21 @@ impl Process {
         Process::read(pid, read_stat(pid)).ok().flatten()
     }
 
+    /// The process that has said something. One that has ended since is none that runs, and still
+    /// somebody; none is one that /proc does not show.
+    pub(crate) fn behind(pid: u32) -> Option<Process> {
+        let ended = Process {
+            pid,
+            started: u64::MAX,
+        };
+        Process::of(pid).or_else(|| ended.is_gone().then_some(ended))
+    }
+
+    /// No process has this pid.
+    fn is_gone(self) -> bool {
+        self.open().is_err_and(|error| is_no_process(&error))
+    }
+
     pub(crate) fn is_running(self) -> bool {
         self.is_said_to_run(read_stat(self.pid))
     }
@@ -48,10 +64,7 @@ impl Process {
     fn read(pid: u32, stat: io::Result<String>) -> io::Result<Option<Process>> {
         match stat {
             Ok(stat) => Ok(started(&stat).map(|started| Process { pid, started })),
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    || error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
-            {
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_process(&error) => {
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -69,7 +82,7 @@ impl Process {
                 }
             }
             Ok(_) => {}
-            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {}
+            Err(error) if is_no_process(&error) => {}
             Err(error) => {
                 tracing::debug!(%error, pid = self.pid, "no pidfd, so /proc is looked at");
                 self.gone_from_proc().await;
@@ -77,12 +90,16 @@ impl Process {
         }
     }
 
-    fn pidfd(self) -> io::Result<AsyncFd<rustix::fd::OwnedFd>> {
+    fn pidfd(self) -> io::Result<AsyncFd<OwnedFd>> {
+        polled(self.open()?, Interest::READABLE)
+    }
+
+    fn open(self) -> io::Result<OwnedFd> {
         let pid = i32::try_from(self.pid)
             .ok()
             .and_then(Pid::from_raw)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        polled(pidfd_open(pid, PidfdFlags::empty())?, Interest::READABLE)
+        Ok(pidfd_open(pid, PidfdFlags::empty())?)
     }
 
     async fn gone_from_proc(self) {
@@ -90,6 +107,10 @@ impl Process {
             sleep(LOOK_AGAIN).await;
         }
     }
+}
+
+fn is_no_process(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 fn read_stat(pid: u32) -> io::Result<String> {
@@ -190,5 +211,17 @@ mod tests {
             .unwrap();
         assert!(!process.is_running());
         process.ended().await;
+    }
+
+    #[tokio::test]
+    async fn somebody_who_has_spoken_and_ended_is_somebody_who_has_ended() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let process = Process::behind(pid).unwrap();
+        assert!(!process.is_running());
+        process.ended().await;
+        let me = std::process::id();
+        assert_eq!(Process::behind(me), Process::of(me));
     }
 }

@@ -44,6 +44,11 @@ struct Directory {
 /// What was at each of the signs' sockets.
 type Seen = Vec<(PathBuf, Option<Identity>)>;
 
+/// A socket was made where none was, or another one. A change of its owner, mode or label is none.
+fn is_new(before: Option<&Identity>, now: Option<&Identity>) -> bool {
+    now.is_some_and(|now| !before.is_some_and(|before| before.is_same_object(now)))
+}
+
 fn look(root: &Path) -> (Signs, Seen) {
     let signs = Signs::of(root);
     let sockets = signs.sockets().into_iter();
@@ -86,9 +91,8 @@ impl Kubelets {
 
     /// A kubelet has started since the signs were as in `marks`.
     pub(crate) fn started_since(&self, marks: &BTreeMap<PathBuf, Identity>) -> bool {
-        let new = |(path, seen): &(PathBuf, Option<Identity>)| {
-            seen.is_some() && seen.as_ref() != marks.get(path)
-        };
+        let new =
+            |(path, seen): &(PathBuf, Option<Identity>)| is_new(marks.get(path), seen.as_ref());
         self.seen.iter().any(new)
     }
 
@@ -133,7 +137,7 @@ impl Kubelets {
         let mut started = false;
         for (path, seen) in &mut self.seen {
             let now = Identity::of(path).ok();
-            started |= now.is_some() && now != *seen;
+            started |= is_new(seen.as_ref(), now.as_ref());
             *seen = now;
         }
         started
@@ -164,7 +168,27 @@ impl Directory {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn a_socket_made_anew_is_a_sign_and_one_that_was_touched_is_none() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("pod-resources/kubelet.sock");
+        fs::create_dir(socket.parent().unwrap()).unwrap();
+        fs::write(&socket, "").unwrap();
+        let mut kubelets = Kubelets::new(root.path(), root.path());
+        let marks = kubelets.marks();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(!kubelets.has_started());
+        assert!(!kubelets.started_since(&marks));
+        fs::remove_file(&socket).unwrap();
+        assert!(!kubelets.has_started(), "an end is no start");
+        fs::write(&socket, "").unwrap();
+        assert!(kubelets.has_started());
+        assert!(kubelets.started_since(&marks));
+    }
 
     #[test]
     fn a_kubelet_is_busy_while_it_tells_without_a_pause_and_not_for_ever() {

@@ -62,11 +62,16 @@ impl Supervisor {
                 if !trouble.is_absence() {
                     self.note_error(&id, why.clone());
                 }
+                let tried = self.entries.get(&id).is_some_and(|entry| entry.tried);
                 self.heard(&id, Some(&why));
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
                 }
                 self.apply(&id, Event::DriverSilent(why));
+                // Its name was kept for it until now.
+                if !tried {
+                    self.offer_the_name(&id);
+                }
             }
             Report::Called(id, Call::Asked { pid }) => {
                 if let Some(entry) = self.entries.get(&id) {
@@ -112,7 +117,7 @@ impl Supervisor {
         through: Option<Identity>,
     ) {
         self.kubelets.told(self.now());
-        let kubelet = pid.and_then(Process::of);
+        let kubelet = pid.and_then(Process::behind);
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
         }

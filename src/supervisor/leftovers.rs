@@ -22,8 +22,12 @@ impl Supervisor {
                 remember(&mut self.hidden, path, identity.clone());
             }
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "cannot remove what is ours; trying again");
-                self.leftovers.push((path, identity.clone()));
+                let left = (path, identity.clone());
+                // One that is known may have been taken up and given up again in the meantime.
+                if !self.leftovers.contains(&left) {
+                    tracing::warn!(%error, path = %left.0.display(), "cannot remove what is ours; trying again");
+                    self.leftovers.push(left);
+                }
                 self.hurry_resync();
             }
         }
@@ -35,7 +39,8 @@ impl Supervisor {
                 continue;
             }
             match place::remove(&path, &identity) {
-                Ok(_) => tracing::info!(path = %path.display(), "removed what was left over"),
+                Ok(true) => tracing::info!(path = %path.display(), "removed what was left over"),
+                Ok(false) => {}
                 // It was told when it first failed.
                 Err(_) => self.leftovers.push((path, identity)),
             }

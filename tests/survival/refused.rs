@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::time::Duration;
 
-use bed::{Behaviour, Mounts, Node, Release, eventually};
+use bed::{Behaviour, Mounts, Node, Release, eventually, stays};
 
 use crate::scene::{KEEP, NAME, SOON, Scene, is_there, kubelet};
 
@@ -41,6 +42,28 @@ fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
     eventually("the old link goes", SOON, || !is_there(&link));
     scene.kubelet.wait_deregistered(NAME, SOON);
     scene.kubelet.wait_registered(OTHER, SOON);
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+#[test]
+fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
+    let Some(mut mounts) = mounts() else { return };
+    let scene = locked(&mut mounts);
+    scene.registrar.succeed(&["withdraw", NAME]);
+    scene.wait_phase("withdrawn");
+    let told = |words: &str| scene.registrar.logs().matches(words).count();
+    // It is tried each second.
+    stays("told once", Duration::from_secs(4), || {
+        told("cannot remove what is ours") == 1
+    });
+    mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
+    let link = scene.link();
+    eventually("the link goes", SOON, || !is_there(&link));
+    stays("removed once", Duration::from_secs(2), || {
+        told("removed what was left over") <= 1
+    });
     drop(scene.registrar);
     drop(scene.kubelet);
     drop(mounts);

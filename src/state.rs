@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::driver::Record;
 use crate::identity::Identity;
+use crate::link::layout::Layout;
 
 /// Raised when an older program could no longer read the file.
 const FORMAT: u32 = 1;
@@ -28,6 +29,9 @@ pub(crate) struct State {
     /// The sockets by which a kubelet shows that it has started, as they were.
     #[serde(default)]
     pub(crate) signs: BTreeMap<PathBuf, Identity>,
+    /// Where the sockets and links of these drivers are.
+    #[serde(default)]
+    pub(crate) layout: Option<Layout>,
     pub(crate) drivers: BTreeMap<String, Record>,
 }
 
@@ -55,12 +59,14 @@ enum Distrust {
 impl State {
     pub(crate) fn new(
         signs: BTreeMap<PathBuf, Identity>,
+        layout: Layout,
         drivers: BTreeMap<String, Record>,
     ) -> State {
         State {
             format: FORMAT,
             boot_id: boot_id(),
             signs,
+            layout: Some(layout),
             drivers,
         }
     }

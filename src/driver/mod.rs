@@ -55,9 +55,9 @@ pub(crate) struct Driver {
     /// The link is not published before this.
     not_before: Option<Moment>,
     standing: Standing,
-    /// The driver as it was when a kubelet last asked. The driver may be another by the time the
-    /// kubelet says how it went, and the cluster then knows the one that was asked about.
-    asked: Option<Answer>,
+    /// What a kubelet was last told. The driver or the configuration may be another by the time
+    /// the kubelet says how it went, and the cluster then knows what was told.
+    asked: Option<Asked>,
     withdrawal: Option<Withdrawal>,
     announcer: Announcer,
     /// Somebody asked for an announcement by hand.
@@ -72,6 +72,13 @@ pub(crate) struct Terms {
     /// csi.sock as the kubelet sees it.
     pub(crate) endpoint: PathBuf,
     pub(crate) versions: Vec<String>,
+}
+
+/// The driver as it was when a kubelet asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    answer: Answer,
+    terms: Terms,
 }
 
 /// The driver's side.
@@ -165,6 +172,24 @@ impl Driver {
             announcer: Announcer::new(),
             asked_by_hand: false,
             held_until: None,
+        }
+    }
+
+    /// Goes on with changed settings. What the driver said holds until it is asked again, unless
+    /// it is looked for `elsewhere` now.
+    pub(crate) fn reconfigure(
+        &mut self,
+        withdraw_after: Option<Duration>,
+        terms: Terms,
+        elsewhere: bool,
+    ) {
+        self.withdraw_after = withdraw_after;
+        self.terms = terms;
+        if elsewhere {
+            self.contact = Contact::Untried;
+        }
+        if self.withdrawal == Some(Withdrawal::Absence) {
+            self.withdrawal = None;
         }
     }
 
@@ -374,13 +399,24 @@ impl Driver {
         }
     }
 
+    /// A link that leads to a socket which others serve is theirs by now, whoever made it.
     fn unlink(&mut self) -> Vec<Effect> {
-        let Some((name, slot, identity)) = self.links() else {
-            return Vec::new();
+        let unlink = |(name, slot, identity): (&DriverName, Slot, &Identity)| {
+            Effect::Unlink(name.clone(), slot, identity.clone())
         };
-        let effect = Effect::Unlink(name.clone(), slot, identity.clone());
-        self.link.cleared();
-        vec![effect]
+        let effect = self.links().map(unlink).filter(|_| !self.others_serve());
+        if self.link.identity().is_some() {
+            self.link.cleared();
+        }
+        // Whoever asked for another announcement meant the link that goes.
+        self.asked_by_hand = false;
+        self.held_until = None;
+        effect.into_iter().collect()
+    }
+
+    /// The socket that our link would lead to is another's.
+    pub(crate) fn others_serve(&self) -> bool {
+        self.socket.obstacle().is_some_and(Obstacle::is_a_server)
     }
 
     fn unserve(&mut self) -> Vec<Effect> {

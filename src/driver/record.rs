@@ -97,13 +97,14 @@ impl Driver {
         }
         let Some(found) = link else { return };
         self.slot = record.slot;
-        let same = record
-            .link
-            .as_ref()
-            .is_some_and(|link| link.is_same_object(&found));
+        let recorded = record.link.as_ref();
+        if !recorded.is_some_and(|link| link.is_same_object(&found)) {
+            // Whose it is shows when the socket is served.
+            return;
+        }
         self.link.stood(found);
         match &record.registration {
-            Some(registered) if same && registered.kubelet.is_none_or(runs) => {
+            Some(registered) if registered.kubelet.is_none_or(runs) => {
                 self.standing = Standing::Registered(Registration {
                     kubelet: registered.kubelet,
                     answer: registered.answer.clone(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::announcer::Verdict;
 use super::{
-    CALL_CHECK, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Why, Withdrawal,
+    Asked, CALL_CHECK, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Why, Withdrawal,
 };
 use crate::csi::answer::{Answer, Change};
 use crate::identity::Identity;
@@ -89,6 +89,8 @@ impl Driver {
                 self.link_changed(now);
                 self.link.disturbed(now);
             }
+            // A link to a socket that others serve is theirs, though it looks like ours.
+            (None, Seen::Ours(_)) if self.others_serve() => {}
             (None, Seen::Ours(found)) => {
                 self.link.stood(found);
                 self.announcer.adopted(now);
@@ -110,7 +112,10 @@ impl Driver {
     }
 
     pub(super) fn kubelet_asked(&mut self, caller: Option<Process>) -> Vec<Effect> {
-        self.asked = self.answer().cloned();
+        self.asked = self.answer().map(|answer| Asked {
+            answer: answer.clone(),
+            terms: self.terms.clone(),
+        });
         self.announcer.asked(caller);
         Vec::new()
     }
@@ -121,17 +126,23 @@ impl Driver {
         through: Option<&Identity>,
     ) -> Vec<Effect> {
         let asked = self.asked.take();
-        let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.name));
+        let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.answer.name));
+        let known = asked.or_else(|| {
+            Some(Asked {
+                answer: self.last_answer()?.clone(),
+                terms: self.terms.clone(),
+            })
+        });
         // A kubelet de-registers what it found through a link that is no longer there. If it has
         // seen the new one, it says yes once more; if not, we announce.
         let link = self.link.identity();
         let stands =
             link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
-        if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
+        if stands && let Some(Asked { answer, terms }) = known {
             self.standing = Standing::Registered(Registration {
                 kubelet,
                 answer,
-                terms: self.terms.clone(),
+                terms,
             });
             self.announcer.settled(kubelet);
         }

@@ -11,7 +11,7 @@ use crate::config::{SUN_PATH_MAX, Settings};
 use crate::name::DriverName;
 
 /// Where sockets and links go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Layout {
     registry_dir: PathBuf,
     kubelet_dir: PathBuf,

@@ -33,6 +33,11 @@ pub(crate) enum Obstacle {
 }
 
 impl Obstacle {
+    /// Somebody else listens at the place, or another driver of ours does.
+    pub(crate) fn is_a_server(&self) -> bool {
+        matches!(self, Obstacle::LiveOwner(_) | Obstacle::Sibling(_))
+    }
+
     /// Somebody else is in the way, rather than something missing.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {

@@ -32,6 +32,22 @@ use crate::systemd::notifier::Notifier;
 use crate::task::Task;
 use crate::watch::Watcher;
 
+/// The directories are others than before: what stands in the old ones goes, as by a reload.
+fn leave(
+    layout: &Layout,
+    records: BTreeMap<String, Record>,
+    names: &BTreeSet<DriverName>,
+) -> BTreeMap<String, Record> {
+    let ours = Ours {
+        names: names.clone(),
+        kept: BTreeSet::new(),
+    };
+    // What may be another instance's there is none of ours.
+    drop(sweep(layout, &ours));
+    let by_hand = |(id, record): (String, Record)| Some((id, record.by_hand()?));
+    records.into_iter().filter_map(by_hand).collect()
+}
+
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
     ///
@@ -94,11 +110,13 @@ impl Supervisor {
         supervisor.sweep(&records, names, found);
         yield_now().await;
         supervisor.watch_signs();
-        for id in known
-            .iter()
-            .chain(records.keys().filter(|id| !known.contains(*id)))
-        {
-            supervisor.add(id, records.get(id), None);
+        // Of two with one name, the one that has it keeps it.
+        let is_new = |id: &&String| records.get(*id).is_none_or(|record| record.link.is_none());
+        let others = records.keys().filter(|id| !known.contains(*id));
+        let mut ids: Vec<&String> = known.iter().chain(others).collect();
+        ids.sort_by_key(is_new);
+        for id in ids {
+            supervisor.add(id, records.get(id));
         }
         // What happened between the first look and the watch would go unseen.
         supervisor.look_at_signs();
@@ -148,6 +166,9 @@ impl Supervisor {
         let mut records = state.drivers;
         let names = records.values().filter_map(|record| record.name.clone());
         let names = names.collect();
+        if let Some(left) = state.layout.filter(|before| *before != self.layout) {
+            records = leave(&left, records, &names);
+        }
         records.retain(|id, record| {
             self.settings.drivers.contains_key(id)
                 || self.has_plugin(id)
@@ -165,26 +186,40 @@ impl Supervisor {
         (records, names)
     }
 
-    /// Begins with a driver, or begins anew with one whose settings have changed: a kubelet that
-    /// calls at that moment does not notice.
-    pub(super) fn add(&mut self, id: &str, record: Option<&Record>, before: Option<Entry>) {
+    /// Begins with a driver.
+    pub(super) fn add(&mut self, id: &str, record: Option<&Record>) {
         let id: DriverId = id.into();
         let met = self.met.remove(&id);
         let contact = met.unwrap_or_else(|| self.meet(&id));
         self.metrics.registering.expect(&id);
-        let (desk, service, retired) = match before {
-            Some(before) => (before.desk, before.service, before.retired),
-            None => (self.new_desk(id.clone()), None, Vec::new()),
-        };
+        let desk = self.new_desk(id.clone());
         let mut entry = Entry::new(self.settings.driver(&id), contact, desk);
-        entry.service = service;
-        entry.retired = retired;
         entry.found = !self.settings.drivers.contains_key(&*id);
         if let Some(record) = record {
             self.restore(&mut entry, record);
         }
         self.entries.insert(id.clone(), entry);
         self.tick(&id);
+    }
+
+    /// Goes on with a driver whose settings have changed. A kubelet that calls at that moment does
+    /// not notice, and what was counted still counts.
+    pub(super) fn go_on(&mut self, id: &DriverId) {
+        let settings = self.settings.driver(id);
+        let found = !self.settings.drivers.contains_key(&**id);
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        self.watcher
+            .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
+        let contact = self.meet(id);
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.reconfigure(settings, contact, found);
+        }
+        // What was in the way before may not be by the new settings.
+        self.look_at_socket(id);
+        self.look_at_link(id);
+        self.tick(id);
     }
 
     fn new_desk(&self, id: DriverId) -> Arc<Desk> {

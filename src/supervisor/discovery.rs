@@ -10,6 +10,7 @@ use super::schedule::Schedule;
 use super::{DriverId, Subject, Supervisor};
 use crate::config::Settings;
 use crate::driver::Record;
+use crate::moment::Moment;
 use crate::printable::garbles;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
@@ -130,7 +131,7 @@ impl Supervisor {
         // What happened between the look and the watch would go unseen.
         if is_there(&socket) {
             tracing::info!(driver = %id, csi_socket = %socket.display(), "{id}: found");
-            self.add(id, None, None);
+            self.add(id, None);
             self.drop_candidate(id);
             self.changed = true;
             self.unsaved = true;
@@ -172,14 +173,17 @@ impl Supervisor {
     /// Drivers whose directory went, and that nobody holds any more or nobody waits for.
     pub(super) fn let_go_of_the_departed(&mut self) {
         let now = self.now();
-        let departed = self.discovery.departures.all();
-        let over = departed.filter(|(at, id)| {
-            let record = self.entries.get(id).map(|entry| entry.driver.record());
-            record.is_none_or(|record| !record.is_held() || *at <= now && !record.withdrawn_by_hand)
-        });
-        let over: Vec<DriverId> = over.map(|(_, id)| id.clone()).collect();
-        for id in over {
-            self.let_go(&id);
+        let departed: Vec<(Moment, DriverId)> = self.discovery.departures.all().cloned().collect();
+        for (at, id) in departed {
+            let record = self.entries.get(&id).map(|entry| entry.driver.record());
+            if record.as_ref().is_none_or(|record| !record.is_held()) {
+                self.let_go(&id);
+            } else if record.is_some_and(|record| record.withdrawn_by_hand) {
+                // It lasts until it is undone by hand.
+                self.discovery.departures.set(&id, None);
+            } else if at <= now {
+                self.let_go(&id);
+            }
         }
     }
 

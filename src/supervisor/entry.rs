@@ -90,11 +90,7 @@ pub(crate) struct Followed {
 
 impl Entry {
     pub(crate) fn new(settings: DriverSettings, contact: Contact, desk: Arc<Desk>) -> Entry {
-        let terms = Terms {
-            endpoint: settings.endpoint.clone(),
-            versions: settings.supported_versions.clone(),
-        };
-        let driver = Driver::new(settings.withdraw_after, terms);
+        let driver = Driver::new(settings.withdraw_after, terms(&settings));
         let shown = Shown {
             phase: driver.phase(),
             reason: driver.reason(),
@@ -119,6 +115,17 @@ impl Entry {
             shown,
             followed: Followed::default(),
         }
+    }
+
+    /// Goes on with changed settings, and with the contact that goes by them.
+    pub(crate) fn reconfigure(&mut self, settings: DriverSettings, contact: Contact, found: bool) {
+        let before = &self.settings;
+        let elsewhere = before.csi_socket != settings.csi_socket || before.name != settings.name;
+        self.driver
+            .reconfigure(settings.withdraw_after, terms(&settings), elsewhere);
+        self.settings = settings;
+        self.contact = contact;
+        self.found = found;
     }
 
     /// What GetInfo answers now.
@@ -205,6 +212,13 @@ impl Entry {
             without_node_service: self.without_node_service,
             socket_stands: self.driver.serves().is_some(),
         }
+    }
+}
+
+fn terms(settings: &DriverSettings) -> Terms {
+    Terms {
+        endpoint: settings.endpoint.clone(),
+        versions: settings.supported_versions.clone(),
     }
 }
 

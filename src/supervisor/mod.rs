@@ -163,8 +163,7 @@ impl Supervisor {
     /// Runs until it is told to stop.
     pub(crate) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
         if !self.is_ready() {
-            self.notifier
-                .more_time(self.settings.service.ready_timeout + RESYNC);
+            self.ask_for_time();
         }
         loop {
             self.finish_turn();
@@ -211,6 +210,9 @@ impl Supervisor {
         }
         if now >= self.next_resync {
             self.notifier.alive();
+            if !self.ready {
+                self.ask_for_time();
+            }
             self.watcher.resync();
             self.look_at(Change::Everything);
             self.remove_leftovers();

@@ -168,10 +168,7 @@ impl Supervisor {
             } else if self.entries.get(&id).is_some_and(|entry| {
                 entry.settings != self.settings.driver(&id) || entry.found == named
             }) {
-                // The socket that it serves stays in service until the new one is in its place.
-                if let Some(entry) = self.forget(&id) {
-                    self.add(&id, Some(&entry.driver.record()), Some(entry));
-                }
+                self.go_on(&id);
             }
         }
         if moved {
@@ -180,7 +177,7 @@ impl Supervisor {
             self.look_below_another_root();
         }
         for (id, record) in withdrawn {
-            self.add(&id, Some(&record), None);
+            self.add(&id, Some(&record));
         }
         let missing: Vec<String> = self
             .settings
@@ -190,7 +187,7 @@ impl Supervisor {
             .cloned()
             .collect();
         for id in missing {
-            self.add(&id, None, None);
+            self.add(&id, None);
         }
         let listen = self.settings.http.listen.clone();
         self.listen.send_if_modified(|wanted| {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{DriverId, Supervisor};
+use super::{DriverId, RESYNC, Supervisor};
 use crate::config::ReadyWhen;
 use crate::driver::phase::Phase;
 use crate::state::State;
@@ -44,7 +44,8 @@ impl Supervisor {
             .entries
             .iter()
             .map(|(id, entry)| (id.to_string(), entry.driver.record()));
-        match State::new(self.kubelets.marks(), records.collect()).save(path) {
+        let layout = self.layout.clone();
+        match State::new(self.kubelets.marks(), layout, records.collect()).save(path) {
             Ok(()) if std::mem::take(&mut self.save_failing) => {
                 tracing::info!(path = %path.display(), "the state can be written again");
             }
@@ -70,6 +71,14 @@ impl Supervisor {
                 }
                 ReadyWhen::Registered => entry.shown.phase == Phase::Registered,
             })
+    }
+
+    /// systemd is to wait for as long as READY may be held back, and asked again before that is
+    /// over: it counts in 32 bits of microseconds, and the settings may change meanwhile.
+    pub(super) fn ask_for_time(&self) {
+        let ready_timeout = self.settings.service.ready_timeout;
+        let left = ready_timeout.saturating_sub(self.started.elapsed());
+        self.notifier.more_time(left + RESYNC);
     }
 
     /// One line of truth.

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{advance, sleep};
 
 use super::Supervisor;
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::csi::answer::Answer;
-use crate::driver::{Record, Registered, Terms};
+use crate::driver::{Event, Record, Registered, Terms};
 use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::layout::{Layout, Slot};
@@ -66,34 +66,78 @@ fn held(name: &DriverName, link: &Path) -> Record {
     }
 }
 
-/// Nobody set withdraw_after, so that nothing else would take the driver away.
+/// A supervisor with one driver that an earlier run found and that is registered, though its
+/// directory is gone. Nobody set withdraw_after, so that nothing else would take the driver away.
+struct Departed {
+    supervisor: Supervisor,
+    link: PathBuf,
+    socket: PathBuf,
+}
+
+impl Departed {
+    async fn below(root: &Path) -> Departed {
+        let settings = settings(root);
+        let layout = Layout::of(&settings);
+        let name = DriverName::parse(ID).unwrap();
+        fs::create_dir_all(root.join("plugins")).unwrap();
+        fs::create_dir_all(layout.kubelet_dir()).unwrap();
+        let link = layout.link(&name, Slot::default());
+        symlink(layout.target(&name), &link).unwrap();
+        let state = root.join("state.json");
+        let records = BTreeMap::from([(ID.to_owned(), held(&name, &link))]);
+        State::new(BTreeMap::new(), layout.clone(), records)
+            .save(&state)
+            .unwrap();
+        let reread = Box::new(|| Err(String::new()));
+        Departed {
+            supervisor: Supervisor::start(settings, reread, Some(state)).await,
+            link,
+            socket: layout.socket(&name),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = settings(dir.path());
-    let layout = Layout::of(&settings);
-    let name = DriverName::parse(ID).unwrap();
-    fs::create_dir_all(dir.path().join("plugins")).unwrap();
-    fs::create_dir_all(layout.kubelet_dir()).unwrap();
-    let link = layout.link(&name, Slot::default());
-    symlink(layout.target(&name), &link).unwrap();
-    let state = dir.path().join("state.json");
-    let records = BTreeMap::from([(ID.to_owned(), held(&name, &link))]);
-    State::new(BTreeMap::new(), records).save(&state).unwrap();
-
-    let supervisor =
-        Supervisor::start(settings, Box::new(|| Err(String::new())), Some(state)).await;
+    let Departed {
+        supervisor,
+        link,
+        socket,
+    } = Departed::below(dir.path()).await;
     let (_orders, taken) = mpsc::channel(1);
     let watched = async {
         sleep(Duration::from_secs(298)).await;
-        assert!(link.is_symlink() && layout.socket(&name).exists(), "early");
+        assert!(link.is_symlink() && socket.exists(), "early");
         sleep(Duration::from_secs(4)).await;
-        assert!(!link.is_symlink() && !layout.socket(&name).exists(), "late");
+        assert!(!link.is_symlink() && !socket.exists(), "late");
     };
     tokio::select! {
         () = supervisor.run(taken) => panic!("nobody told it to stop"),
         () = watched => {}
     }
+}
+
+/// What is due and never done would wake us for ever.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_withdrawn_by_hand_meanwhile_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    supervisor.finish_turn();
+    assert!(supervisor.discovery.departures.next().is_some());
+    supervisor.apply(&ID.into(), Event::Withdraw);
+    supervisor.finish_turn();
+    assert_eq!(supervisor.discovery.departures.next(), None);
+    advance(Duration::from_secs(600)).await;
+    supervisor.wake();
+    supervisor.finish_turn();
+    assert!(supervisor.next_wake() > supervisor.now());
+    assert!(supervisor.entries.contains_key(ID), "it is undone by hand");
+    supervisor.apply(&ID.into(), Event::Publish);
+    advance(Duration::from_secs(60)).await;
+    supervisor.wake();
+    supervisor.finish_turn();
+    assert!(supervisor.entries.is_empty(), "nobody holds it any more");
 }
 
 /// There is time between the first look at plugins_dir and the second.

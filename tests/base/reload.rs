@@ -1,9 +1,10 @@
 //! A changed configuration, applied while the drivers stay.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bed::kubelet::{Event, Mark};
-use bed::{Layout, TestKubelet};
+use bed::{Behaviour, DriverStatus, Layout, TestKubelet};
 
 use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, stderr};
 
@@ -148,4 +149,83 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
     assert!(is_nothing(&scene.node.link(NAME)));
     scene.registrar.succeed(&["publish", NAME]);
     kubelet.wait_registered(NAME, SOON);
+}
+
+/// As an editor and `systemctl restart` do it, where a reload would have done.
+#[test]
+fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
+    let keep = "[service]\non_stop = \"keep\"\n";
+    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], keep);
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let old = scene.node.kubelet_registry_dir();
+    let new = scene.node.root().join("elsewhere/plugins_registry");
+    std::fs::create_dir_all(&new).unwrap();
+    let config = scene.node.default_config(&[NAME]) + keep;
+    let root = format!("root_dir = {:?}\n", scene.node.kubelet_root());
+    let moved = config.replace(&root, &format!("{root}registry_dir = {new:?}\n"));
+    assert_ne!(moved, config);
+    scene.node.write_config(&moved);
+    scene.registrar.restart();
+    scene.phase(NAME, "waiting-for-kubelet");
+    assert!(is_nothing(&old.join(format!("{NAME}-reg.sock"))));
+    bed::wire::get_info(&new.join(format!("{NAME}-reg.sock"))).unwrap();
+    kubelet.wait_deregistered(NAME, SOON);
+    // And back, this time the sockets' directory with it.
+    let sockets = scene.node.root().join("moved/plugins_registry");
+    let back = config.replace(
+        &format!("{:?}", scene.node.registry_dir()),
+        &format!("{sockets:?}"),
+    );
+    assert_ne!(back, config);
+    scene.node.write_config(&back);
+    scene.registrar.restart();
+    kubelet.wait_registered(NAME, SOON);
+    assert!(is_nothing(&new.join(format!("{NAME}-reg.sock"))));
+    assert!(is_nothing(&scene.node.reg_socket(NAME)));
+}
+
+/// The driver takes its time for NodeGetInfo, in which the kubelet and we wait for it.
+#[test]
+fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let _driver = scene.node.behaving(
+        NAME,
+        Behaviour {
+            delay: Duration::from_secs(2),
+            ..Behaviour::named(NAME)
+        },
+    );
+    scene.phase(NAME, "waiting-for-kubelet");
+    let kubelet = scene.node.kubelet();
+    let asked = |event: &Event| matches!(event, Event::Asked { .. });
+    kubelet.wait_for("the kubelet asks", Mark::default(), SOON, asked);
+    let slow = "[defaults]\nretry_max = \"1s\"\n";
+    scene.node.write_default_config(&[NAME], slow);
+    scene.registrar.succeed(&["reload"]);
+    // Another call than the one in progress.
+    bed::wire::get_info(&scene.node.link(NAME)).expect("GetInfo is answered all the time");
+    kubelet.wait_registered(NAME, SOON);
+    let status = scene.phase(NAME, "registered");
+    assert_eq!((status.registrations, status.announcements), (1, 1));
+}
+
+#[test]
+fn what_was_counted_still_counts_when_settings_change() {
+    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    std::fs::remove_file(scene.node.link(NAME)).unwrap();
+    let wanted = |driver: &DriverStatus| driver.registrations == 2;
+    let registrar = &scene.registrar;
+    let before = registrar.wait_driver("registered anew", NAME, SOON, wanted);
+    let told = scene.registrar.logs().matches(": registered: ").count();
+    let quiet = "[defaults]\nretry_max = \"1s\"\n";
+    scene.node.write_default_config(&[NAME], quiet);
+    scene.registrar.succeed(&["reload"]);
+    let after = scene.phase(NAME, "registered");
+    assert_eq!(after, before);
+    assert!(after.link_repairs == 1, "{after:?}");
+    let lines = scene.registrar.logs().matches(": registered: ").count();
+    assert_eq!(lines, told, "{}", scene.registrar.logs());
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bed::{Behaviour, Layout};
+use bed::kubelet::Event;
+use bed::{Behaviour, Layout, identity};
 
 use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, nothing_since};
 
@@ -105,4 +106,64 @@ fn a_driver_that_changes_its_name_to_a_siblings_waits_for_it() {
     scene.wait_published(NAME);
     second.restart(Behaviour::named(OTHER));
     scene.wait_published(OTHER);
+}
+
+/// However the second comes by the name and gives it up, the first has the link.
+#[test]
+fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
+    in_both_layouts(|layout| {
+        let scene = Scene::started(layout, &[NAME, OTHER], "");
+        let kubelet = scene.node.kubelet();
+        let _first = scene.node.behaving(NAME, Behaviour::named(SHARED));
+        kubelet.wait_registered(SHARED, SOON);
+        scene.phase(NAME, "registered");
+        let mark = kubelet.mark();
+        let link = identity(&scene.node.link(SHARED));
+        let mut second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
+        scene.phase(OTHER, "conflict");
+        second.restart(Behaviour::named(OTHER));
+        kubelet.wait_registered(OTHER, SOON);
+        second.restart(Behaviour::named(SHARED));
+        scene.phase(OTHER, "conflict");
+        second.stop();
+        scene.phase(OTHER, "waiting-for-driver");
+        second.restart(Behaviour::named(SHARED));
+        scene.phase(OTHER, "conflict");
+        scene.node.write_default_config(&[NAME], "");
+        scene.registrar.succeed(&["reload"]);
+        assert_eq!(identity(&scene.node.link(SHARED)), link);
+        scene.phase(NAME, "registered");
+        kubelet.wait_deregistered(OTHER, SOON);
+        let touched = kubelet.events_since(mark, |event| {
+            matches!(event, Event::Register { name, .. } | Event::Deregister { name, .. }
+                if name == SHARED)
+        });
+        assert!(touched.is_empty(), "{touched:?}");
+    });
+}
+
+/// By its id, the one that waits would come first.
+#[test]
+fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
+    let keep = "[service]\non_stop = \"keep\"\n";
+    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], keep);
+    let kubelet = scene.node.kubelet();
+    let first = scene.node.behaving(OTHER, Behaviour::named(SHARED));
+    kubelet.wait_registered(SHARED, SOON);
+    scene.phase(OTHER, "registered");
+    let mut second = scene.node.behaving(NAME, Behaviour::named(SHARED));
+    scene.phase(NAME, "conflict");
+    let (mark, link) = (kubelet.mark(), identity(&scene.node.link(SHARED)));
+    for _ in 0..2 {
+        scene.registrar.restart();
+        scene.phase(OTHER, "registered");
+        assert_eq!(identity(&scene.node.link(SHARED)), link);
+        nothing_since(&kubelet, mark);
+        // The second time, one that is away.
+        second.stop();
+    }
+    assert_eq!(
+        kubelet.registered()[SHARED],
+        first.path().display().to_string()
+    );
 }

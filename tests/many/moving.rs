@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::kubelet::{Event, Mark};
-use bed::{FakeDriver, Layout, Release, Settings, Sidecar, TestKubelet, Timing, eventually};
+use bed::{
+    Behaviour, FakeDriver, Layout, Release, Settings, Sidecar, TestKubelet, Timing, eventually,
+};
 
 use crate::scene::{NAME, SOON, Scene};
 
@@ -19,7 +21,7 @@ struct Move {
     scene: Scene,
     kubelet: TestKubelet,
     pod: FakeDriver,
-    _host: FakeDriver,
+    host: FakeDriver,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -34,10 +36,10 @@ impl Move {
         let settings = Settings::new(scene.node.kubelet_root(), release);
         let kubelet = TestKubelet::start(settings.with_timing(Timing::faster(10)));
         let pods = scene.node.kubelet_root().join("plugins/x/csi.sock");
-        let behaviour = bed::Behaviour::named(NAME);
+        let behaviour = Behaviour::named(NAME);
         Move {
             pod: FakeDriver::start_in_new_directory(pods, behaviour),
-            _host: scene.node.driver(NAME),
+            host: scene.node.driver(NAME),
             scene,
             kubelet,
         }
@@ -182,6 +184,14 @@ fn from_a_hand_run_unit_to_the_registrar_and_back_costs_one_change_each_way() {
         symlink(&socket, &link).unwrap();
         it.wait_endpoint(endpoint.clone());
         let mark = it.kubelet.mark();
+        it.scene.registrar.start();
+        it.scene.phase(NAME, "conflict");
+        // Neither the driver's restart nor ours takes the link from the unit.
+        it.host.stop();
+        it.scene.phase(NAME, "waiting-for-driver");
+        it.host.restart(Behaviour::named(NAME));
+        it.scene.phase(NAME, "conflict");
+        assert!(it.scene.registrar.stop().success());
         it.scene.registrar.start();
         it.scene.phase(NAME, "conflict");
         assert_eq!(it.steps(mark), []);

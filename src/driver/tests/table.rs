@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, name, registered};
+use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, name, registered, terms};
 use crate::csi::answer::Answer;
 use crate::driver::phase::Phase::{self, *};
-use crate::driver::{Driver, Effect, Event, Seen};
+use crate::driver::{Driver, Effect, Event, Seen, Terms};
 use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::obstacle::Obstacle;
@@ -284,10 +284,94 @@ fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
         (Some(Identity::numbered(5)), true),
         (None, true),
     ] {
-        let driver = restore(link.clone(), runs);
+        let mut driver = restore(link.clone(), runs);
         assert_eq!(driver.phase(), WaitingForDriver, "{link:?} {runs}");
-        assert_eq!(driver.links().is_some(), link.is_some());
+        // One that somebody else made is taken up when the socket is served, and not before.
+        assert_eq!(driver.links().is_some(), !runs);
+        driver.apply(Event::SocketServed(Identity::numbered(3)), NOW);
+        if let Some(link) = link {
+            driver.apply(Event::LinkSeen(Seen::Ours(link)), NOW);
+            assert!(driver.links().is_some());
+        }
     }
+}
+
+/// The link looks like ours, and is the one by which others are registered.
+#[test]
+fn a_link_to_a_socket_that_others_serve_is_left_to_them() {
+    for obstacle in [
+        Obstacle::LiveOwner("pid 1".to_owned()),
+        Obstacle::Sibling("b".to_owned()),
+    ] {
+        // Theirs from the beginning, or ours until they came.
+        let mut theirs = Driver::new(None, terms());
+        theirs.apply(Event::DriverAnswered(answer()), NOW);
+        let mut ours = in_phase(WaitingForKubelet);
+        ours.apply(Event::SocketSeen(Seen::NotOurs), NOW);
+        for mut driver in [theirs, ours] {
+            driver.apply(Event::SocketBlocked(obstacle.clone()), NOW);
+            let link = Identity::numbered(9);
+            driver.apply(Event::LinkSeen(Seen::Ours(link.clone())), NOW);
+            assert_eq!(driver.phase(), Conflict);
+            for row in ["goes silent", "withdraw", "answers under another name"] {
+                let mut driver = driver.clone();
+                let effects = driver.apply(events(row, &driver.clone()), NOW);
+                assert!(!letters(&effects).contains('d'), "{row}: {effects:?}");
+            }
+            // When they are gone, so is the reason to leave it.
+            driver.apply(Event::DriverSilent("gone".to_owned()), NOW);
+            driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
+            driver.apply(Event::SocketServed(Identity::numbered(4)), NOW);
+            let effects = driver.apply(Event::LinkSeen(Seen::Ours(link)), NOW);
+            assert_eq!(letters(&effects), "d");
+        }
+    }
+}
+
+/// An announcement that had to wait is not made for another link than the one that was meant.
+#[test]
+fn an_announcement_by_hand_goes_with_its_link() {
+    let busy = Event::Ticked {
+        kubelet_there: true,
+        calling: true,
+    };
+    let mut tried = Tried::new(in_phase(WaitingForKubelet));
+    tried.apply(Event::Reannounce, NOW);
+    tried.apply(busy, NOW);
+    tried.apply(Event::DriverSilent("gone".to_owned()), NOW);
+    tried.apply(Event::DriverAnswered(answer()), NOW);
+    tried.apply(registered(), NOW);
+    tried.apply(
+        Event::Ticked {
+            kubelet_there: true,
+            calling: false,
+        },
+        NOW + Duration::from_secs(4),
+    );
+    assert_eq!(letters(&tried.effects), "dp");
+    assert_eq!(tried.driver.phase(), Registered);
+}
+
+/// The kubelet was told the endpoint of before, and is to hear of the new one.
+#[test]
+fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
+    let mut tried = Tried::new(in_phase(WaitingForKubelet));
+    tried.apply(Event::KubeletAsked(Some(KUBELET)), NOW);
+    let elsewhere = Terms {
+        endpoint: "/f".into(),
+        ..terms()
+    };
+    tried.driver.reconfigure(None, elsewhere, false);
+    tried.apply(registered(), NOW);
+    assert_eq!(tried.driver.phase(), Registered);
+    tried.apply(
+        Event::Ticked {
+            kubelet_there: true,
+            calling: false,
+        },
+        NOW,
+    );
+    assert_eq!(letters(&tried.effects), "a");
 }
 
 #[test]

@@ -15,9 +15,11 @@ use crate::scene::{NAME, Scene};
 
 const CONNECTIONS: usize = 1000;
 const QUESTIONS: usize = 300;
-/// The kubelet's own deadline is a second. A build without optimisation has other worries; the one
-/// that is shipped is tested by tests/run.
-fn p99_goal() -> Duration {
+/// The kubelet's own.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// A build without optimisation has other worries; the one that is shipped is tested by tests/run.
+fn goal() -> Duration {
     let shipped = std::env::var_os("REGISTRAR_BIN").is_some() || !cfg!(debug_assertions);
     Duration::from_millis(if shipped { 50 } else { 200 })
 }
@@ -49,8 +51,10 @@ fn kubelet_is_answered_in_time(scene: &Scene) {
         })
         .collect();
     times.sort_unstable();
-    let p99 = times[QUESTIONS * 99 / 100];
-    assert!(p99 <= p99_goal(), "p99 is {p99:?}");
+    // A flood that is in the way moves all of them; a busy machine, a few.
+    let (p90, p99) = (times[QUESTIONS * 90 / 100], times[QUESTIONS * 99 / 100]);
+    assert!(p90 <= goal(), "p90 is {p90:?}");
+    assert!(p99 <= DEADLINE, "p99 is {p99:?}");
 }
 
 #[test]

@@ -9,7 +9,16 @@ use crate::scene::{NAME, Scene, stderr, stdout};
 
 /// Runs inspect on a driver with this behaviour.
 fn inspect(behaviour: Behaviour, more: &[&str]) -> std::process::Output {
-    let scene = Scene::new(&[], "[defaults]\nrequest_timeout = \"500ms\"\n");
+    inspect_within("20s", behaviour, more)
+}
+
+fn inspect_within(
+    request_timeout: &str,
+    behaviour: Behaviour,
+    more: &[&str],
+) -> std::process::Output {
+    let defaults = format!("[defaults]\nrequest_timeout = {request_timeout:?}\n");
+    let scene = Scene::new(&[], &defaults);
     let driver: FakeDriver = scene.node.behaving("x", behaviour);
     let socket = driver.path().display().to_string();
     let mut arguments = vec!["inspect"];
@@ -142,7 +151,7 @@ fn a_socket_that_nobody_answers_on_is_said_on_stderr() {
         (refuses, "nobody listens on"),
         (mute, "took longer than 500ms"),
     ] {
-        let output = inspect(behaviour, &[]);
+        let output = inspect_within("500ms", behaviour, &[]);
         assert_eq!(output.status.code(), Some(1));
         assert!(
             output.stdout.is_empty() && stderr(&output).contains(words),

@@ -33,7 +33,10 @@ impl Scene {
             }
             160..165 => {
                 let done = self.registrar.run_cli(["reannounce", &name(which)]);
-                assert!(done.status.success(), "{done:?}");
+                // The link that was taken away too often may be due in a second.
+                let said = String::from_utf8_lossy(&done.stderr);
+                let refused = said.contains("has no link to announce again");
+                assert!(done.status.success() || refused, "{done:?}");
             }
             165..168 => self.registrar.signal(Signal::SIGHUP),
             168..170 => {

@@ -33,11 +33,13 @@ struct Sample {
 
 impl Samples {
     pub(crate) fn take(&mut self, at: Duration, scene: &Scene) {
+        // First, because it waits until it is quiet.
+        let descriptors = kept_descriptors(scene);
         self.0.push(Sample {
             at,
             rss_kb: scene.registrar.rss_kb(),
             private_kb: scene.registrar.private_kb(),
-            descriptors: kept_descriptors(scene),
+            descriptors,
             threads: scene.registrar.thread_count(),
             registrations: scene.kubelet.counts_since(Mark::default()).registrations,
         });

@@ -5,10 +5,10 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use bed::kubelet::Event;
-use bed::{Behaviour, FakeDriver, Node, Registrar, Release, eventually, stays};
+use bed::{Behaviour, FakeDriver, Node, Registrar, Release, eventually, identity, stays};
 
 use crate::scene::{
-    KEEP, NAME, PROGRAM, SOON, Scene, for_each, identity, is_there, kubelet, reason, wait_driver,
+    KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet, reason, wait_driver,
 };
 use nix::fcntl::{Flock, FlockArg};
 

@@ -5,16 +5,16 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use bed::{Behaviour, Layout, Node, Release, eventually};
+use bed::{Behaviour, Layout, Node, Release, eventually, identity};
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
-use crate::scene::{KEEP, NAME, SOON, Scene, for_each, identity, is_there, kubelet};
+use crate::scene::{KEEP, NAME, SOON, Scene, for_each, is_there, kubelet};
 
 /// A socket that nobody listens on.
 fn dead_socket(path: PathBuf) -> PathBuf {
-    drop(UnixListener::bind(&path).unwrap());
+    bed::dead_socket(&path);
     path
 }
 

@@ -1,7 +1,5 @@
 //! A node with a kubelet, a driver and the registrar between them, and what tests ask of it.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -180,14 +178,8 @@ pub(crate) fn reason(driver: &DriverStatus) -> &str {
     driver.reason.as_deref().unwrap_or_default()
 }
 
-/// What tells a file from any other that had or will have its name; nothing when there is none.
-pub(crate) fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
-    let found = fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
-}
-
 pub(crate) fn is_there(path: &Path) -> bool {
-    identity(path).is_some()
+    bed::identity(path).is_some()
 }
 
 /// Runs the scene for each release at once: most of their time is waiting.

@@ -199,10 +199,11 @@ def the_watchdog_ends_a_hung_main_loop_and_the_kubelet_does_not_notice(node):
 @check
 def the_watchdog_leaves_a_healthy_daemon_alone(node):
     node.settle()
-    node.drop_in("[Service]\nWatchdogSec=1s\n")
+    # Longer than a stall of a busy machine, and waited for longer than that.
+    node.drop_in("[Service]\nWatchdogSec=6s\n")
     node.systemctl("restart", UNIT)
     before = node.pid()
-    node.unnoticed(lambda: None)
+    node.unnoticed(lambda: time.sleep(6.5))
     assert node.pid() == before, "it was restarted"
     node.drop_in(None)
 

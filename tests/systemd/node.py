@@ -192,6 +192,7 @@ class Node:
         return self.path(f"{directory}/{driver}-reg.sock")
 
     def journal(self, *arguments):
+        self.run("journalctl", "--sync", check=False)
         return self.run("journalctl", "-q", "-o", "cat", "-u", UNIT, *arguments).stdout
 
     def entries(self, *matches):

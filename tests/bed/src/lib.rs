@@ -24,10 +24,12 @@
 
 mod channel;
 pub mod crowd;
+mod dead_socket;
 pub mod dice;
 pub mod driver;
 pub mod eventually;
 pub mod footprint;
+mod identity;
 pub mod kubelet;
 pub mod mounts;
 pub mod node;
@@ -47,10 +49,12 @@ pub mod wire;
 mod worker;
 
 pub use crowd::{Crowd, Turn};
+pub use dead_socket::dead_socket;
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
 pub use eventually::{eventually, never, stays};
 pub use footprint::Footprint;
+pub use identity::identity;
 pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing};
 pub use mounts::Mounts;
 pub use node::{Layout, Node};

@@ -295,7 +295,6 @@ impl Drop for Registrar {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -325,8 +324,7 @@ esac
 
     fn registrar(node: &Node) -> Registrar {
         let program = node.root().join("registrar");
-        fs::write(&program, SCRIPT).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        crate::script::write(&program, SCRIPT);
         Registrar::exactly(program, node)
     }
 

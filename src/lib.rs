@@ -19,8 +19,8 @@
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
 //! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
-//! `descriptors` (room for open files), `polled` (one that is waited for), `memory` (gives back
-//! what is free).
+//! `directory` (one of our own making), `descriptors` (room for open files), `polled` (one that is
+//! waited for), `memory` (gives back what is free).
 
 mod backoff;
 mod boot;
@@ -30,6 +30,7 @@ pub mod config;
 mod control;
 pub mod csi;
 mod descriptors;
+mod directory;
 mod doctor;
 mod driver;
 #[cfg(test)]

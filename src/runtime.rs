@@ -3,12 +3,14 @@
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use thiserror::Error;
+
+use crate::directory;
 
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
 
@@ -65,6 +67,11 @@ pub(crate) fn last_holder(runtime: &Path) -> Option<u32> {
     lock.trim().parse().ok()
 }
 
+/// The state file in a runtime directory.
+pub(crate) fn state(runtime: &Path) -> PathBuf {
+    runtime.join("state.json")
+}
+
 impl RuntimeDir {
     /// Makes the directory if need be, and takes the lock.
     pub(crate) fn take(path: &Path) -> Result<RuntimeDir, RuntimeError> {
@@ -72,11 +79,7 @@ impl RuntimeDir {
             path: path.to_owned(),
             source,
         };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(path)
-            .map_err(make)?;
+        directory::make(path).map_err(make)?;
         let lock = path.join("lock");
         let failed = |source| RuntimeError::Lock {
             lock: lock.clone(),
@@ -114,7 +117,7 @@ impl RuntimeDir {
     }
 
     pub(crate) fn state(&self) -> PathBuf {
-        self.path.join("state.json")
+        state(&self.path)
     }
 
     pub(crate) fn control_socket(&self) -> PathBuf {

@@ -29,6 +29,9 @@ pub(crate) struct State {
     /// The sockets by which a kubelet shows that it has started, as they were.
     #[serde(default)]
     pub(crate) signs: BTreeMap<PathBuf, Identity>,
+    /// The root of the kubelet that last told how a registration went.
+    #[serde(default)]
+    pub(crate) called_in: Option<PathBuf>,
     /// Where the sockets and links of these drivers are.
     #[serde(default)]
     pub(crate) layout: Option<Layout>,
@@ -59,6 +62,7 @@ enum Distrust {
 impl State {
     pub(crate) fn new(
         signs: BTreeMap<PathBuf, Identity>,
+        called_in: Option<PathBuf>,
         layout: Layout,
         drivers: BTreeMap<String, Record>,
     ) -> State {
@@ -66,6 +70,7 @@ impl State {
             format: FORMAT,
             boot_id: boot_id(),
             signs,
+            called_in,
             layout: Some(layout),
             drivers,
         }
@@ -82,6 +87,11 @@ impl State {
                 None
             }
         }
+    }
+
+    /// The root directory of the kubelet that an earlier run of this boot knew.
+    pub(crate) fn kubelet_root(path: &Path) -> Option<PathBuf> {
+        State::read(path).ok()?.called_in
     }
 
     fn read(path: &Path) -> Result<State, Distrust> {

@@ -1,5 +1,6 @@
 //! `check`: whether the configuration is right, and what it would do.
 
+use super::exit::complain;
 use crate::config::{Loaded, Settings};
 use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
@@ -18,7 +19,7 @@ pub(crate) fn report(loaded: &Loaded) -> String {
 /// Says what would not work under systemd.
 pub(crate) fn warn(loaded: &Loaded) {
     for warning in sandbox::kept_by_the_unit(&loaded.settings) {
-        eprintln!("warning: {warning}");
+        complain(&format!("warning: {warning}"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Exit codes, and the words that go with them.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
@@ -40,20 +41,21 @@ impl Exit {
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Exit::No => ExitCode::from(1),
-            Exit::Failed(why) => {
-                eprintln!("error: {why}");
-                ExitCode::from(1)
-            }
-            Exit::Usage(why) => {
-                eprintln!("error: {why}");
-                ExitCode::from(64)
-            }
-            Exit::Config(why) => {
-                eprintln!("error: {why}");
-                ExitCode::from(78)
-            }
+            Exit::Failed(why) => failed(&why, 1),
+            Exit::Usage(why) => failed(&why, 64),
+            Exit::Config(why) => failed(&why, 78),
         }
     }
+}
+
+fn failed(why: &str, code: u8) -> ExitCode {
+    complain(&format!("error: {why}"));
+    ExitCode::from(code)
+}
+
+/// Says something on stderr. Where nobody can read it, the exit code has to do.
+pub(crate) fn complain(words: &str) {
+    drop(writeln!(io::stderr(), "{words}"));
 }
 
 /// Prints help or a usage error: 0 for what was asked for, 64 for what was not understood.

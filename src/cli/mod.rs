@@ -17,6 +17,7 @@ mod unit_file;
 mod wait;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -27,7 +28,9 @@ use self::ndr::NdrFlags;
 use self::screen::Screen;
 use self::spelling::Spelled;
 use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
-use crate::kubelet_root::{self, KubeletRoot};
+use crate::kubelet_root::{self, KubeletRoot, Why};
+use crate::runtime;
+use crate::state::State;
 
 /// The command line as clap knows it, for the man page and the completions.
 pub fn command() -> clap::Command {
@@ -83,10 +86,18 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
 fn load(args: &Args) -> Result<Loaded, ConfigError> {
     let mut loaded = config::load(&sources(args))?;
     if loaded.needs_kubelet_root() {
-        let KubeletRoot { path, why } = kubelet_root::find();
+        let runtime = runtime::locate(args.runtime_dir.as_deref());
+        let KubeletRoot { path, why } = kubelet_root::find(|| root_before(&runtime));
         loaded.resolve_kubelet_root(path, why.to_string())?;
     }
     Ok(loaded)
+}
+
+/// The root of the kubelet that called an earlier run, which had this runtime directory.
+fn root_before(runtime: &Path) -> Option<KubeletRoot> {
+    let path = State::kubelet_root(&runtime::state(runtime))?;
+    let why = Why::Before;
+    Some(KubeletRoot { path, why })
 }
 
 fn sources(args: &Args) -> Sources {

@@ -1,6 +1,7 @@
 //! `run`: the daemon.
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -8,7 +9,7 @@ use tokio::sync::mpsc;
 use super::args::Args;
 use super::exit::Exit;
 use super::ndr::NdrFlags;
-use super::set_log_level;
+use super::{root_before, set_log_level};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::kubelet_root::{self, KubeletRoot};
 use crate::runtime::{self, RuntimeDir, RuntimeError};
@@ -26,7 +27,8 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         .map_err(|error| Exit::Usage(error.to_string()))?;
     set_log_level(args, &mut sources);
     let known = RefCell::new(None);
-    let settings = settle(&sources, &known).map_err(Exit::Config)?;
+    let usual = runtime::locate(args.runtime_dir.as_deref());
+    let settings = settle(&sources, &known, &usual).map_err(Exit::Config)?;
     let log = log::init(&settings.log).map_err(failed)?;
     say(known.borrow().as_ref());
     for words in flags.without_effect() {
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         .map_err(failed)?;
     runner.block_on(serve(settings, runtime, move || {
         let before = known.borrow().clone();
-        let settings = settle(&sources, &known)?;
+        let settings = settle(&sources, &known, &usual)?;
         if *known.borrow() != before {
             say(known.borrow().as_ref());
         }
@@ -76,11 +78,16 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
 }
 
 /// The settings as they are now, refused when the sandbox would make them useless. `known` is the
-/// kubelet's root as it was found last.
-fn settle(sources: &Sources, known: &RefCell<Option<KubeletRoot>>) -> Result<Settings, String> {
+/// kubelet's root as it was found last, if not by an earlier run with this runtime directory.
+fn settle(
+    sources: &Sources,
+    known: &RefCell<Option<KubeletRoot>>,
+    runtime: &Path,
+) -> Result<Settings, String> {
     let mut loaded = config::load(sources).map_err(|error| error.to_string())?;
     if loaded.needs_kubelet_root() {
-        let root = find_root(known.borrow().as_ref());
+        let before = known.borrow().clone();
+        let root = kubelet_root::find(|| before.or_else(|| root_before(runtime)));
         loaded
             .resolve_kubelet_root(root.path.clone(), root.why.to_string())
             .map_err(|error| error.to_string())?;
@@ -97,15 +104,6 @@ fn settle(sources: &Sources, known: &RefCell<Option<KubeletRoot>>) -> Result<Set
         }
     }
     Ok(settings)
-}
-
-/// A reload while the kubelet is down must not move every driver to a guess.
-fn find_root(known: Option<&KubeletRoot>) -> KubeletRoot {
-    let now = kubelet_root::find();
-    match known {
-        Some(known) if !now.why.is_certain() => known.clone(),
-        Some(_) | None => now,
-    }
 }
 
 fn say(root: Option<&KubeletRoot>) {

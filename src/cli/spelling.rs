@@ -114,6 +114,8 @@ pub(crate) fn respell(arguments: impl IntoIterator<Item = OsString>) -> Spelled 
             }
         } else if matches!(name, "help" | "h") && !runs {
             asked = asked.or(Some("--help"));
+        } else if name == "V" && !runs {
+            asked = asked.or(Some("--version"));
         } else {
             flags.push(text.to_owned());
         }
@@ -207,7 +209,6 @@ mod tests {
             "status --json",
             "wait --timeout 1s",
             "--config /x check",
-            "-V",
             "x -v",
         ] {
             let (left, _) = spelled(line);
@@ -215,5 +216,6 @@ mod tests {
             assert!(same, "{left}");
         }
         assert_eq!(spelled("").0, "run");
+        assert_eq!(spelled("-V").0, "--version");
     }
 }

@@ -16,9 +16,16 @@ impl System {
     }
 
     fn process(self, pid: u32, arguments: &[&str]) -> System {
+        self.process_of(0, pid, arguments)
+    }
+
+    /// One that another user runs.
+    fn process_of(self, user: u32, pid: u32, arguments: &[&str]) -> System {
         let directory = self.0.path().join(format!("proc/{pid}"));
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("cmdline"), arguments.join("\0") + "\0").unwrap();
+        let status = format!("Name:\tx\nUid:\t0\t{user}\t0\t0\nGid:\t0\t0\t0\t0\n");
+        fs::write(directory.join("status"), status).unwrap();
         self
     }
 
@@ -184,4 +191,30 @@ fn a_kubelet_goes_before_a_program_around_one_and_others_do_not_count() {
             program: "kubelet".to_owned()
         }
     );
+}
+
+#[test]
+fn a_program_of_another_user_is_no_kubelet_whatever_it_is_called() {
+    let system = System::new()
+        .process_of(65534, 7, &["kubelet", "--root-dir=/home/mallory"])
+        .process(9, &["/usr/bin/kubelet"]);
+    assert_eq!(system.find().path, Path::new("/var/lib/kubelet"));
+    let proc = system.0.path().join("proc");
+    assert_eq!(running(&proc).len(), 1);
+    fs::remove_file(proc.join("9/status")).unwrap();
+    assert!(running(&proc).is_empty(), "nobody knows whose it is");
+}
+
+#[test]
+fn a_file_without_end_and_one_that_nobody_writes_to_are_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for file in [Path::new("/dev/zero"), &pipe, dir.path()] {
+        let file = file.display();
+        let system = System::new()
+            .process(7, &["kubelite", &format!("--kubelet-args-file={file}")])
+            .process(8, &["kubelet", &format!("--config={file}")]);
+        assert_eq!(running(&system.0.path().join("proc")).len(), 2, "{file}");
+    }
 }

@@ -1,16 +1,16 @@
 //! One place on disk: who is there, and putting something of ours there without harm to others.
 
-use std::fs::{self, FileType, OpenOptions, Permissions};
+use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
 use tokio::net::UnixListener;
 
 use super::obstacle::Obstacle;
 use crate::config::OnLiveOwner;
+use crate::directory;
 use crate::identity::Identity;
 use crate::socket::{Knock, Staged, knock, listener, staging};
 
@@ -192,7 +192,7 @@ impl SocketPlace<'_> {
         on_live_owner: OnLiveOwner,
     ) -> Result<(UnixListener, Identity), Obstacle> {
         if !self.borrowed {
-            make_directory(self.directory)
+            directory::make(self.directory)
                 .map_err(|error| failed("make", self.directory, &error))?;
         }
         let occupant = look(&self.path, |identity| {
@@ -210,28 +210,6 @@ impl SocketPlace<'_> {
     fn listen_from(&self, stage: &Path) -> io::Result<UnixListener> {
         Staged::bind(stage)?.put(&self.path)
     }
-}
-
-/// With all that is missing above it. Who may pass through is not left to the unit's UMask=.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = directory.parent() {
-        make_directory(parent)?;
-    }
-    match fs::create_dir(directory) {
-        Ok(()) => {}
-        Err(_) if directory.is_dir() => return Ok(()),
-        Err(error) => return Err(error),
-    }
-    // Of the very directory: a link may have taken its place.
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let made = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(directory)?;
-    made.set_permissions(Permissions::from_mode(0o755))
 }
 
 /// Removes `path` if it is still the file that it was. Tells whether it did.

@@ -201,6 +201,7 @@ fn help_and_version_are_0_and_what_is_not_understood_is_64() {
         "\n"
     );
     assert_eq!(version, expected);
+    assert_eq!(stdout(&scene.registrar.succeed(&["-V"])), expected);
     let help = stdout(&scene.registrar.succeed(&["--help"]));
     for command in [
         "run",

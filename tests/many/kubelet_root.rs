@@ -61,4 +61,12 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.registrar.succeed(&["reload"]);
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
+    scene.registrar.kill9();
+    let words = "the last that called had it";
+    let said = stdout(&scene.registrar.succeed(&["check"]));
+    assert!(said.contains(words), "{said}");
+    scene.registrar.start();
+    scene.phase(NAME, "registered");
+    assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
+    assert!(scene.registrar.logs().contains(words));
 }

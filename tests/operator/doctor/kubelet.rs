@@ -18,6 +18,7 @@ fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
         root_dir.display()
     );
     fs::write(process.join("cmdline"), line).unwrap();
+    fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
     symlink(root, process.join("root")).unwrap();
 }
 

@@ -23,7 +23,7 @@ use crate::link::sweep::sweep_stage;
 use crate::printable::printable;
 use crate::proto::control::control_client::ControlClient;
 use crate::proto::control::control_server::{Control, ControlServer};
-use crate::proto::control::{Done, DriverRequest, ReloadRequest, Status, StatusRequest};
+use crate::proto::control::{Done, DriverRequest, ReloadRequest, Reloaded, Status, StatusRequest};
 use crate::socket::Staged;
 use crate::supervisor::{Hand, Report, Request};
 use crate::task::Task;
@@ -160,13 +160,17 @@ impl Control for Session {
     ) -> Result<Response<Self::WatchStatusStream>, tonic::Status> {
         self.busy.touch();
         let (reports, mut changes) = (self.reports.clone(), self.changes.clone());
+        let busy = self.busy.clone();
         let (sender, statuses) = mpsc::channel(1);
         let follower = Task::spawn(async move {
             loop {
                 changes.mark_unchanged();
                 let now = status(&reports).await;
                 let over = now.is_err();
-                if sender.send(now).await.is_err() || over || changes.changed().await.is_err() {
+                if sender.send(now).await.is_err()
+                    || over
+                    || next_change(&mut changes, &busy).await.is_err()
+                {
                     return;
                 }
                 tokio::time::sleep(PACE).await;
@@ -202,13 +206,26 @@ impl Control for Session {
     async fn reload(
         &self,
         _: tonic::Request<ReloadRequest>,
-    ) -> Result<Response<Done>, tonic::Status> {
+    ) -> Result<Response<Reloaded>, tonic::Status> {
         self.busy.touch();
         let (done, outcome) = oneshot::channel();
-        ask(&self.reports, Request::Reload(done), outcome)
-            .await?
-            .map(|()| Response::new(Done {}))
-            .map_err(tonic::Status::invalid_argument)
+        let outcome = ask(&self.reports, Request::Reload(done), outcome).await?;
+        // Not as the message of an error, which is a header and has to be short.
+        let refusal = outcome.err().unwrap_or_default();
+        Ok(Response::new(Reloaded { refusal }))
+    }
+}
+
+/// Waits for the next change. Who watches asks nothing more, and is not idle.
+async fn next_change(
+    changes: &mut watch::Receiver<u64>,
+    busy: &Busy,
+) -> Result<(), watch::error::RecvError> {
+    loop {
+        busy.touch();
+        if let Ok(changed) = timeout(LIMITS.idle / 2, changes.changed()).await {
+            return changed;
+        }
     }
 }
 
@@ -303,8 +320,12 @@ impl Client {
     }
 
     pub(crate) async fn reload(&mut self) -> Result<(), ClientError> {
-        let done = answer(&self.path, self.control.reload(ReloadRequest {})).await;
-        done.map(drop)
+        let reloaded = answer(&self.path, self.control.reload(ReloadRequest {})).await?;
+        if reloaded.refusal.is_empty() {
+            Ok(())
+        } else {
+            Err(ClientError::Refused(reloaded.refusal))
+        }
     }
 }
 

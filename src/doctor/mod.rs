@@ -19,7 +19,9 @@ use self::kubelets::Kubelets;
 use crate::config::Settings;
 use crate::control::ClientError;
 use crate::driver::phase::Phase;
-use crate::proto::control::Status;
+use crate::link::layout::Layout;
+use crate::name::DriverName;
+use crate::proto::control::{Driver, Status};
 use crate::supervisor::found_now;
 
 /// What mends that we may not look.
@@ -160,14 +162,8 @@ impl Patient {
     /// configuration; what it says itself is all that there is.
     fn daemon_of_other_settings(&self) -> Option<Diagnosis> {
         let status = self.daemon.as_ref().ok()?;
-        let theirs = &status.kubelet.as_ref()?.registry_dir;
-        let ours = self.settings.kubelet.registry_dir.to_string_lossy();
-        if *theirs == ours {
-            return None;
-        }
-        let saw = format!(
-            "the daemon puts its links into {theirs}, and this configuration has {ours}: nothing but its own words was looked at"
-        );
+        let difference = self.difference(status)?;
+        let saw = format!("{difference}: nothing but its own words was looked at");
         let mend =
             "node-storage-driver-registrar reload, unless it was started with flags of its own";
         let mut findings = vec![Finding::warning("config", saw, mend)];
@@ -183,6 +179,35 @@ impl Patient {
         }
         findings.sort_by_key(|finding| finding.level);
         Some(Diagnosis { findings })
+    }
+
+    /// A directory or a socket that the daemon has elsewhere than this configuration.
+    fn difference(&self, status: &Status) -> Option<String> {
+        let layout = Layout::of(&self.settings);
+        let links = &status.kubelet.as_ref()?.registry_dir;
+        let ours = layout.kubelet_dir().to_string_lossy();
+        if *links != ours {
+            return Some(format!(
+                "the daemon puts its links into {links}, and this configuration has {ours}"
+            ));
+        }
+        status.drivers.iter().find_map(|driver| {
+            let Driver { id, csi_socket, .. } = driver;
+            let ours = self.settings.driver(id).csi_socket;
+            if *csi_socket != ours.to_string_lossy() {
+                let ours = ours.display();
+                return Some(format!(
+                    "the daemon waits for {csi_socket}, and this configuration has {ours} for {id}"
+                ));
+            }
+            let socket = driver.registration_socket.as_ref()?;
+            let name = DriverName::parse(driver.name.as_ref()?).ok()?;
+            let ours = layout.socket(&name);
+            (*socket != ours.to_string_lossy()).then(|| {
+                let ours = ours.display();
+                format!("the daemon serves {socket}, and this configuration has {ours}")
+            })
+        })
     }
 
     /// Those that are configured, those that the daemon has found by itself, and those that it

@@ -1,5 +1,6 @@
 //! What happens to a driver, and what is done about it.
 
+use super::Terms;
 use crate::csi::answer::Answer;
 use crate::identity::Identity;
 use crate::kubelet::Process;
@@ -25,6 +26,8 @@ pub(crate) enum Event {
     KubeletRegistered {
         kubelet: Option<Process>,
         through: Option<Identity>,
+        /// What it was told then.
+        told: Option<Terms>,
     },
     KubeletRejected(Option<Process>, String),
     KubeletEnded(Process),

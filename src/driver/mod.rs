@@ -55,9 +55,9 @@ pub(crate) struct Driver {
     /// The link is not published before this.
     not_before: Option<Moment>,
     standing: Standing,
-    /// What a kubelet was last told. The driver or the configuration may be another by the time
-    /// the kubelet says how it went, and the cluster then knows what was told.
-    asked: Option<Asked>,
+    /// The driver as it was when a kubelet last asked. The driver may be another by the time the
+    /// kubelet says how it went, and the cluster then knows the one that was asked about.
+    asked: Option<Answer>,
     withdrawal: Option<Withdrawal>,
     announcer: Announcer,
     /// Somebody asked for an announcement by hand.
@@ -72,13 +72,6 @@ pub(crate) struct Terms {
     /// csi.sock as the kubelet sees it.
     pub(crate) endpoint: PathBuf,
     pub(crate) versions: Vec<String>,
-}
-
-/// The driver as it was when a kubelet asked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    answer: Answer,
-    terms: Terms,
 }
 
 /// The driver's side.
@@ -182,9 +175,18 @@ impl Driver {
         withdraw_after: Option<Duration>,
         terms: Terms,
         elsewhere: bool,
+        now: Moment,
     ) {
         self.withdraw_after = withdraw_after;
+        let news = self.terms != terms;
         self.terms = terms;
+        if news && !matches!(self.standing, Standing::Registered(_)) {
+            // A kubelet that has refused what it was told before may like this better.
+            if matches!(self.standing, Standing::Rejected { .. }) {
+                self.standing = Standing::Unregistered(Why::NotYet);
+            }
+            self.announcer.renewed(now);
+        }
         if elsewhere {
             self.contact = Contact::Untried;
         }
@@ -206,9 +208,11 @@ impl Driver {
             Event::SocketSeen(seen) => self.socket_seen(&seen, now),
             Event::LinkSeen(seen) => self.link_seen(seen, now),
             Event::KubeletAsked(caller) => self.kubelet_asked(caller),
-            Event::KubeletRegistered { kubelet, through } => {
-                self.kubelet_registered(kubelet, through.as_ref())
-            }
+            Event::KubeletRegistered {
+                kubelet,
+                through,
+                told,
+            } => self.kubelet_registered(kubelet, through.as_ref(), told),
             Event::KubeletRejected(kubelet, error) => self.kubelet_rejected(kubelet, error, now),
             Event::KubeletEnded(process) => self.kubelet_ended(process, now),
             Event::KubeletStarted => self.kubelet_started(now),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::announcer::Verdict;
 use super::{
-    Asked, CALL_CHECK, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Why, Withdrawal,
+    CALL_CHECK, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Terms, Why, Withdrawal,
 };
 use crate::csi::answer::{Answer, Change};
 use crate::identity::Identity;
@@ -112,10 +112,7 @@ impl Driver {
     }
 
     pub(super) fn kubelet_asked(&mut self, caller: Option<Process>) -> Vec<Effect> {
-        self.asked = self.answer().map(|answer| Asked {
-            answer: answer.clone(),
-            terms: self.terms.clone(),
-        });
+        self.asked = self.answer().cloned();
         self.announcer.asked(caller);
         Vec::new()
     }
@@ -124,25 +121,20 @@ impl Driver {
         &mut self,
         kubelet: Option<Process>,
         through: Option<&Identity>,
+        told: Option<Terms>,
     ) -> Vec<Effect> {
         let asked = self.asked.take();
-        let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.answer.name));
-        let known = asked.or_else(|| {
-            Some(Asked {
-                answer: self.last_answer()?.clone(),
-                terms: self.terms.clone(),
-            })
-        });
+        let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.name));
         // A kubelet de-registers what it found through a link that is no longer there. If it has
         // seen the new one, it says yes once more; if not, we announce.
         let link = self.link.identity();
         let stands =
             link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
-        if stands && let Some(Asked { answer, terms }) = known {
+        if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
             self.standing = Standing::Registered(Registration {
                 kubelet,
                 answer,
-                terms,
+                terms: told.unwrap_or_else(|| self.terms.clone()),
             });
             self.announcer.settled(kubelet);
         }
@@ -180,8 +172,9 @@ impl Driver {
         self.standing = Standing::Unregistered(Why::KubeletEnded);
         self.announcer.ended(process, now);
         // Nobody holds the link now, so going back to the plain name costs nothing; but the next
-        // kubelet may have asked through it before we heard of the end of the last.
-        if self.slot == Slot::default() || self.asked.is_some() {
+        // kubelet may have asked through it before we heard of the end of the last, and a link that
+        // others serve is not ours to take away.
+        if self.slot == Slot::default() || self.asked.is_some() || self.others_serve() {
             Vec::new()
         } else {
             self.move_link(Slot::default())

@@ -25,10 +25,18 @@ pub(crate) enum Call {
     Told {
         outcome: Outcome,
         pid: Option<u32>,
-        /// The link as it was when the same caller asked who we are.
-        through: Option<Identity>,
+        /// What the same caller was told when it asked who we are.
+        asked: Option<Asked>,
         heard: oneshot::Sender<()>,
     },
+}
+
+/// A question of who we are, and the answer to it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The link as it was then.
+    pub(crate) through: Option<Identity>,
+    pub(crate) told: PluginInfo,
 }
 
 /// A kubelet's word.
@@ -52,10 +60,7 @@ pub(crate) struct Desk {
 /// How far a caller has come.
 enum Progress {
     Arrived(Instant),
-    Asked {
-        at: Instant,
-        through: Option<Identity>,
-    },
+    Asked(Instant, Asked),
     /// It has told how it went, and leaves when it has its answer.
     Told,
 }
@@ -87,7 +92,7 @@ impl Desk {
     pub(crate) fn is_calling(&self) -> bool {
         lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
-            Progress::Asked { at, .. } => at.elapsed() < LONGEST_CALL,
+            Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
             Progress::Told => false,
         })
     }
@@ -130,11 +135,11 @@ impl Visit {
         self.busy.touch();
         let offer = lock(&self.desk.offer).clone()?;
         if let Some(progress @ Progress::Arrived(_)) = lock(&self.desk.visits).get_mut(&self.id) {
-            let through = lock(&self.desk.link).clone();
-            *progress = Progress::Asked {
-                at: Instant::now(),
-                through,
+            let asked = Asked {
+                through: lock(&self.desk.link).clone(),
+                told: offer.clone(),
             };
+            *progress = Progress::Asked(Instant::now(), asked);
         }
         if !self.desk.asked.swap(true, Ordering::AcqRel) {
             (self.desk.tell)(Call::Asked { pid: self.peer.pid });
@@ -145,9 +150,9 @@ impl Visit {
     /// Passes on how it went; the receiver resolves when that has been written down.
     pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
         self.busy.touch();
-        let told = lock(&self.desk.visits).insert(self.id, Progress::Told);
-        let through = match told {
-            Some(Progress::Asked { through, .. }) => through,
+        let progress = lock(&self.desk.visits).insert(self.id, Progress::Told);
+        let asked = match progress {
+            Some(Progress::Asked(_, asked)) => Some(asked),
             Some(Progress::Arrived(_) | Progress::Told) | None => None,
         };
         let (heard, written) = oneshot::channel();
@@ -155,7 +160,7 @@ impl Visit {
         (self.desk.tell)(Call::Told {
             outcome,
             pid,
-            through,
+            asked,
             heard,
         });
         written

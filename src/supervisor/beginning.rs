@@ -74,6 +74,7 @@ impl Supervisor {
             reporter,
             reports,
             state,
+            called_in: None,
             unclaimed: Vec::new(),
             unsaved: false,
             turns: Turns::new(),
@@ -159,10 +160,11 @@ impl Supervisor {
 
     /// What an earlier run wrote down and still is to be looked after, and the names of all the
     /// drivers that it had.
-    fn recall(&self) -> (BTreeMap<String, Record>, BTreeSet<DriverName>) {
+    fn recall(&mut self) -> (BTreeMap<String, Record>, BTreeSet<DriverName>) {
         let Some(state) = self.state.as_deref().and_then(State::load) else {
             return Default::default();
         };
+        self.called_in = state.called_in;
         let mut records = state.drivers;
         let names = records.values().filter_map(|record| record.name.clone());
         let names = names.collect();
@@ -212,9 +214,9 @@ impl Supervisor {
         };
         self.watcher
             .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
-        let contact = self.meet(id);
+        let (contact, now) = (self.meet(id), self.now());
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.reconfigure(settings, contact, found);
+            entry.reconfigure(settings, contact, found, now);
         }
         // What was in the way before may not be by the new settings.
         self.look_at_socket(id);

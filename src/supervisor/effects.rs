@@ -177,6 +177,17 @@ impl Supervisor {
     fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
         let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
         self.apply(&holder, Event::NameWanted);
+        // One whose socket was in somebody's way has none to give up with the name.
+        if self.names.get(name) == Some(&holder)
+            && let Some(entry) = self.entries.get_mut(&holder)
+            && entry.driver.name() != Some(name)
+        {
+            if entry.driver.serves().is_none() {
+                entry.service = None;
+                entry.retired.clear();
+            }
+            self.names.remove(name);
+        }
         (self.names.get(name) == Some(&holder)).then_some(holder)
     }
 

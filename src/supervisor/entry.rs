@@ -15,6 +15,7 @@ use crate::driver::{Driver, Terms};
 use crate::journal::message_id;
 use crate::link::layout::{Layout, Slot};
 use crate::link::place::{LinkPlace, SocketPlace};
+use crate::moment::Moment;
 use crate::name::DriverName;
 use crate::proto::control;
 use crate::proto::registration::PluginInfo;
@@ -118,11 +119,19 @@ impl Entry {
     }
 
     /// Goes on with changed settings, and with the contact that goes by them.
-    pub(crate) fn reconfigure(&mut self, settings: DriverSettings, contact: Contact, found: bool) {
+    pub(crate) fn reconfigure(
+        &mut self,
+        settings: DriverSettings,
+        contact: Contact,
+        found: bool,
+        now: Moment,
+    ) {
         let before = &self.settings;
         let elsewhere = before.csi_socket != settings.csi_socket || before.name != settings.name;
         self.driver
-            .reconfigure(settings.withdraw_after, terms(&settings), elsewhere);
+            .reconfigure(settings.withdraw_after, terms(&settings), elsewhere, now);
+        // What is looked for elsewhere has not been tried there.
+        self.tried &= !elsewhere;
         self.settings = settings;
         self.contact = contact;
         self.found = found;

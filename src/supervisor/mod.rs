@@ -112,6 +112,8 @@ pub(crate) struct Supervisor {
     reports: mpsc::UnboundedReceiver<Report>,
     /// Where the state is written; none where no runtime directory can be had.
     state: Option<PathBuf>,
+    /// The root of the kubelet that last told us how a registration went.
+    called_in: Option<PathBuf>,
     /// Links that were left to other instances, until their driver proves to be ours.
     unclaimed: Vec<Unclaimed>,
     unsaved: bool,

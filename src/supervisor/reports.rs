@@ -6,11 +6,10 @@ use tokio::time::Instant;
 use super::{DriverId, QUIET, Request, Supervisor};
 use crate::csi::contact::Heard;
 use crate::csi::inquiry::Trouble;
-use crate::driver::Event;
-use crate::identity::Identity;
+use crate::driver::{Event, Terms};
 use crate::journal::message_id;
 use crate::kubelet::Process;
-use crate::registration::desk::{Call, Outcome};
+use crate::registration::desk::{Asked, Call, Outcome};
 
 /// Reports taken in before anything is written down: one write serves many.
 const BATCH: usize = 256;
@@ -84,11 +83,11 @@ impl Supervisor {
                 Call::Told {
                     outcome,
                     pid,
-                    through,
+                    asked,
                     heard,
                 },
             ) => {
-                self.told(&id, outcome, pid, through);
+                self.told(&id, outcome, pid, asked);
                 self.unanswered.push(heard);
             }
             Report::OwnerEnded(id) => {
@@ -109,14 +108,9 @@ impl Supervisor {
     }
 
     /// A kubelet said how the registration went.
-    fn told(
-        &mut self,
-        id: &DriverId,
-        outcome: Outcome,
-        pid: Option<u32>,
-        through: Option<Identity>,
-    ) {
+    fn told(&mut self, id: &DriverId, outcome: Outcome, pid: Option<u32>, asked: Option<Asked>) {
         self.kubelets.told(self.now());
+        self.called_in = Some(self.settings.kubelet_root().to_owned());
         let kubelet = pid.and_then(Process::behind);
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
@@ -133,7 +127,17 @@ impl Supervisor {
             Outcome::Registered => {
                 entry.tally.registrations += 1;
                 entry.last_error = None;
-                self.apply(id, Event::KubeletRegistered { kubelet, through });
+                let (through, told) = asked.map_or((None, None), |Asked { through, told }| {
+                    let endpoint = told.endpoint.into();
+                    let versions = told.supported_versions;
+                    (through, Some(Terms { endpoint, versions }))
+                });
+                let event = Event::KubeletRegistered {
+                    kubelet,
+                    through,
+                    told,
+                };
+                self.apply(id, event);
             }
             Outcome::Rejected(error) => {
                 entry.tally.rejections += 1;

@@ -161,8 +161,7 @@ impl Supervisor {
                 self.dismiss(&id);
             } else if moved {
                 let record = self.entries.get(&id).map(|entry| entry.driver.record());
-                self.withdraw(&id);
-                self.forget(&id);
+                self.dismiss(&id);
                 // What somebody did by hand is undone by hand.
                 withdrawn.extend(record.and_then(Record::by_hand).map(|record| (id, record)));
             } else if self.entries.get(&id).is_some_and(|entry| {

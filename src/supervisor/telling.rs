@@ -44,8 +44,13 @@ impl Supervisor {
             .entries
             .iter()
             .map(|(id, entry)| (id.to_string(), entry.driver.record()));
-        let layout = self.layout.clone();
-        match State::new(self.kubelets.marks(), layout, records.collect()).save(path) {
+        let state = State::new(
+            self.kubelets.marks(),
+            self.called_in.clone(),
+            self.layout.clone(),
+            records.collect(),
+        );
+        match state.save(path) {
             Ok(()) if std::mem::take(&mut self.save_failing) => {
                 tracing::info!(path = %path.display(), "the state can be written again");
             }

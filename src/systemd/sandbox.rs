@@ -42,7 +42,7 @@ pub(crate) fn kept_from_us(settings: &Settings) -> Vec<String> {
         }
         let read_only = READ_ONLY
             .iter()
-            .find(|prefix| path.starts_with(prefix) && is_read_only(prefix));
+            .find(|prefix| path.starts_with(prefix) && is_read_only(path));
         let prefix = read_only.filter(|_| usage == Use::Write)?;
         Some(format!(
             "ProtectSystem= of the unit makes {prefix} read-only"
@@ -130,8 +130,13 @@ fn has_private_mount(mounts: &str, directory: &str) -> bool {
     })
 }
 
-fn is_read_only(directory: &str) -> bool {
-    statvfs(directory).is_ok_and(|file_system| file_system.flags().contains(FsFlags::ST_RDONLY))
+/// Whether what is there of the path, or would be made there, is on a file system that is
+/// read-only to us. A part of a directory may be writable by the unit, or by a mount.
+fn is_read_only(path: &Path) -> bool {
+    let there = path.ancestors().find(|ancestor| ancestor.exists());
+    there
+        .and_then(|there| statvfs(there).ok())
+        .is_some_and(|file_system| file_system.flags().contains(FsFlags::ST_RDONLY))
 }
 
 #[cfg(test)]

@@ -106,6 +106,24 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
     crate::scene::nothing_since(&kubelet, mark);
 }
 
+/// Longer than any header of a message may be.
+#[test]
+fn a_long_list_of_faults_is_told_whole() {
+    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    let directory = scene.node.config_file().with_extension("d");
+    std::fs::create_dir(&directory).unwrap();
+    for number in 0..300 {
+        let file = directory.join(format!("{number:03}.toml"));
+        std::fs::write(file, format!("no_such_key_{number} = \"a\"\n")).unwrap();
+    }
+    let output = scene.registrar.run_cli(["reload"]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    for number in [0, 150, 299] {
+        let key = format!("no_such_key_{number}");
+        assert!(stderr(&output).contains(&key), "{key}: {output:?}");
+    }
+}
+
 #[test]
 fn a_hangup_does_the_same() {
     let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bed::kubelet::Event;
-use bed::{Behaviour, Layout, identity};
+use bed::{Behaviour, Layout, Stranger, identity};
 
 use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, nothing_since};
 
@@ -166,4 +166,24 @@ fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
         kubelet.registered()[SHARED],
         first.path().display().to_string()
     );
+}
+
+/// It has nothing to give up but the name.
+#[test]
+fn a_driver_whose_place_a_stranger_has_does_not_keep_its_name_from_another() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
+    scene.wait_published(SHARED);
+    let socket = scene.node.reg_socket(SHARED);
+    let stranger = Stranger::silent(&scene.node.root().join("stranger"));
+    std::fs::rename(scene.node.root().join("stranger"), &socket).unwrap();
+    scene.reason(NAME, "conflict", "serves");
+    first.stop();
+    scene.phase(NAME, "waiting-for-driver");
+    let second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
+    scene.reason(OTHER, "conflict", "serves");
+    drop(stranger);
+    let endpoint = scene.wait_published(SHARED).endpoint;
+    assert_eq!(endpoint, second.path().display().to_string());
+    scene.phase(OTHER, "waiting-for-kubelet");
 }

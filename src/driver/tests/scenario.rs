@@ -43,6 +43,7 @@ pub(super) fn registered() -> Event {
     Event::KubeletRegistered {
         kubelet: Some(KUBELET),
         through: None,
+        told: None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::driver::phase::Phase::{self, *};
 use crate::driver::{Driver, Effect, Event, Seen, Terms};
 use crate::identity::Identity;
 use crate::kubelet::Process;
+use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
 use crate::moment::Moment;
 
@@ -61,6 +62,7 @@ fn events(row: &str, driver: &Driver) -> Event {
         "kubelet registers through another link" => Event::KubeletRegistered {
             kubelet: Some(KUBELET),
             through: Some(Identity::numbered(66)),
+            told: None,
         },
         "kubelet rejects" => Event::KubeletRejected(Some(KUBELET), "no".to_owned()),
         "kubelet ends" => Event::KubeletEnded(KUBELET),
@@ -361,8 +363,15 @@ fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
         endpoint: "/f".into(),
         ..terms()
     };
-    tried.driver.reconfigure(None, elsewhere, false);
-    tried.apply(registered(), NOW);
+    tried.driver.reconfigure(None, elsewhere, false, NOW);
+    // Somebody else asks, and is told the new one.
+    tried.apply(Event::KubeletAsked(Some(STRANGER)), NOW);
+    let yes = Event::KubeletRegistered {
+        kubelet: Some(KUBELET),
+        through: None,
+        told: Some(terms()),
+    };
+    tried.apply(yes, NOW);
     assert_eq!(tried.driver.phase(), Registered);
     tried.apply(
         Event::Ticked {
@@ -387,4 +396,40 @@ fn a_conflict_over_the_socket_keeps_the_registration_in_mind() {
     driver.apply(Event::SocketServed(Identity::numbered(3)), NOW);
     assert_eq!(driver.phase(), Registered);
     assert_eq!(driver.deadline(), None::<Moment>);
+}
+
+/// Whatever the kubelet has refused, it was about what it was told then.
+#[test]
+fn other_terms_are_news_to_a_kubelet_that_has_refused() {
+    let mut tried = Tried::new(in_phase(WaitingForKubelet));
+    for _ in 0..10 {
+        let refusal = Event::KubeletRejected(Some(KUBELET), "no such socket".to_owned());
+        tried.apply(refusal, NOW);
+    }
+    let soon = NOW + Duration::from_secs(5);
+    assert!(tried.driver.deadline().unwrap() > soon);
+    let same = tried.driver.terms().clone();
+    tried.driver.reconfigure(None, same, false, NOW);
+    assert_eq!(tried.driver.phase(), Rejected);
+    let mended = Terms {
+        endpoint: "/f".into(),
+        ..terms()
+    };
+    tried.driver.reconfigure(None, mended, false, NOW);
+    assert_eq!(tried.driver.phase(), WaitingForKubelet);
+    assert!(tried.driver.deadline().unwrap() <= soon);
+}
+
+#[test]
+fn a_link_under_a_fresh_name_stays_the_drivers_link_while_others_serve() {
+    let mut driver = in_phase(Registered);
+    driver.slot = Slot(1);
+    driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
+    driver.apply(
+        Event::SocketBlocked(Obstacle::LiveOwner("pid 1".to_owned())),
+        NOW,
+    );
+    let effects = driver.apply(Event::KubeletEnded(KUBELET), NOW);
+    assert_eq!((driver.slot(), letters(&effects)), (Slot(1), String::new()));
+    assert!(driver.links().is_some());
 }

@@ -10,9 +10,10 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Output;
 
+use bed::{Behaviour, FakeDriver, Registrar};
 use serde_json::Value;
 
-use crate::scene::{NAME, OTHER, SOON, Scene, stdout};
+use crate::scene::{NAME, OTHER, PROGRAM, SOON, Scene, stdout};
 
 /// A proc file system of the test's own: nothing that runs on this machine is in it.
 fn proc(scene: &Scene) -> PathBuf {
@@ -156,6 +157,27 @@ fn people_read_the_same_in_lines_that_fit() {
 }
 
 /// Such as one with flags of its own: what this configuration says is not its fault.
+/// By its environment: its drivers are elsewhere, and its links in the same place.
+#[test]
+fn a_daemon_with_other_plugins_is_taken_at_its_word() {
+    let mut scene = Scene::new(&[NAME], "");
+    let elsewhere = scene.node.root().join("elsewhere");
+    let socket = elsewhere.join(NAME).join("csi.sock");
+    let _driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
+    let kubelet = scene.node.kubelet();
+    let daemon = Registrar::new(PROGRAM, &scene.node).with_env("NSDR_PLUGINS_DIR", &elsewhere);
+    let ours = std::mem::replace(&mut scene.registrar, daemon);
+    scene.registrar.start();
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let output = ours.run_cli(["doctor", "--json"]);
+    let findings = findings(&output);
+    assert_eq!(output.status.code(), Some(0), "{findings:#?}");
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let saw = findings[0]["saw"].as_str().unwrap();
+    assert!(saw.contains(socket.to_str().unwrap()), "{saw}");
+}
+
 #[test]
 fn a_daemon_with_other_settings_is_taken_at_its_word() {
     let scene = Scene::started(&[NAME], "");

@@ -344,7 +344,11 @@ impl World {
                 self.look_at_link()?;
                 let through = through.map(Identity::numbered);
                 let kubelet = Some(process(self.pid));
-                self.apply(Event::KubeletRegistered { kubelet, through })?;
+                self.apply(Event::KubeletRegistered {
+                    kubelet,
+                    through,
+                    told: None,
+                })?;
                 let us = self
                     .us
                     .as_ref()

@@ -9,7 +9,8 @@ use nix::fcntl::OFlag;
 
 /// Makes one that is missing, with all that is missing above it. Who may pass through is not left to the unit's UMask=.
 pub(crate) fn make(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
+    // The parent of a relative path may have no name.
+    if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
     }
     if let Some(parent) = directory.parent() {
@@ -27,4 +28,31 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
         .custom_flags(flags.bits())
         .open(directory)?;
     made.set_permissions(Permissions::from_mode(0o755))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn makes_what_is_missing_and_leaves_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+        let inner = dir.path().join("a/b");
+        make(&inner).unwrap();
+        make(&inner).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&inner), 0o755);
+        assert_eq!(mode(dir.path()), 0o700);
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(make(&dir.path().join("file/x")).is_err());
+    }
+
+    #[test]
+    fn a_relative_path_has_a_parent_without_a_name() {
+        make(Path::new("")).unwrap();
+        make(Path::new("src")).unwrap();
+    }
 }

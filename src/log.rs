@@ -3,8 +3,11 @@
 use std::env;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 use tracing::Level;
 use tracing_journald::{Priority, PriorityMappings};
@@ -18,6 +21,9 @@ use crate::config::{LogLevel, LogSettings, LogTarget};
 
 /// The name that the journal files our lines under, whatever the binary is called.
 const IDENTIFIER: &str = "node-storage-driver-registrar";
+
+/// Where the journal takes lines with fields.
+const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// Why there is no log.
 #[derive(Debug, Error)]
@@ -85,7 +91,7 @@ fn plain() -> Box<dyn Layer<Registry> + Send + Sync> {
 }
 
 fn journal() -> Result<tracing_journald::Layer, LogError> {
-    let layer = tracing_journald::layer().map_err(LogError::Journal)?;
+    let layer = impatient_layer().map_err(LogError::Journal)?;
     Ok(layer
         .with_field_prefix(None)
         .with_syslog_identifier(IDENTIFIER.to_owned())
@@ -97,6 +103,34 @@ fn journal() -> Result<tracing_journald::Layer, LogError> {
             debug: Priority::Debug,
             trace: Priority::Debug,
         }))
+}
+
+/// A layer that loses a line rather than wait for room. A journal that hangs no longer empties its
+/// socket, and a send that waits would take the kubelet's answers down with it.
+///
+/// To be called while this process has one thread: the layer's own socket is known by its number.
+fn impatient_layer() -> io::Result<tracing_journald::Layer> {
+    let knock = UnixDatagram::unbound()?;
+    knock.set_nonblocking(true)?;
+    // As the layer does, which would wait.
+    knock.send_to(&[], JOURNAL)?;
+    let next = knock.as_raw_fd();
+    drop(knock);
+    let layer = tracing_journald::layer()?;
+    if !fs::read_link(format!("/proc/self/fd/{next}"))?
+        .to_string_lossy()
+        .starts_with("socket:")
+    {
+        return Err(io::Error::other(
+            "the journal's socket is not known by its number",
+        ));
+    }
+    #[expect(unsafe_code, reason = "a descriptor that is known by its number")]
+    // SAFETY: it is open, as the look has shown, and the layer that owns it outlives this function.
+    let socket = unsafe { BorrowedFd::borrow_raw(next) };
+    let flags = fcntl_getfl(socket)?;
+    fcntl_setfl(socket, flags | OFlags::NONBLOCK)?;
+    Ok(layer)
 }
 
 /// systemd names the device and inode of the stream that it has connected to the journal.

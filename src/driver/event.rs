@@ -61,8 +61,9 @@ pub(crate) enum Seen {
 pub(crate) enum Effect {
     /// Listen on the registration socket: SocketServed or SocketBlocked.
     Serve(DriverName),
-    /// Stop listening, and remove the socket if it is still ours.
-    Unserve(DriverName, Identity),
+    /// Stop listening, and remove the socket if it is still ours. Without one that stands, what
+    /// is there and dead.
+    Unserve(DriverName, Option<Identity>),
     /// Make sure that the link is there: LinkPublished or LinkBlocked.
     Publish(DriverName, Slot),
     /// Put a new link over the old one: LinkPublished or LinkBlocked.

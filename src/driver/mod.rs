@@ -322,6 +322,11 @@ impl Driver {
         self.standing = Standing::Unregistered(Why::NotYet);
     }
 
+    /// A kubelet holds the driver, whatever else there is to say of it.
+    pub(crate) fn is_registered(&self) -> bool {
+        matches!(self.standing, Standing::Registered(_))
+    }
+
     /// The kubelet that holds the registration or the refusal.
     pub(crate) fn kubelet(&self) -> Option<Process> {
         match &self.standing {
@@ -423,12 +428,12 @@ impl Driver {
         self.socket.obstacle().is_some_and(Obstacle::is_a_server)
     }
 
+    /// Also where no socket stands: a dead one of an earlier run may be in its place.
     fn unserve(&mut self) -> Vec<Effect> {
-        let Some((name, identity)) = self.serves() else {
-            return Vec::new();
-        };
-        let effect = Effect::Unserve(name.clone(), identity.clone());
+        let identity = self.socket.identity().cloned();
         self.socket.cleared();
-        vec![effect]
+        let name = self.name.clone().into_iter();
+        name.map(|name| Effect::Unserve(name, identity.clone()))
+            .collect()
     }
 }

@@ -159,6 +159,7 @@ pub(crate) async fn serve<R: Reception>(
     mut retired: oneshot::Receiver<()>,
 ) {
     let mut crowd = Crowd::default();
+    let mut failing = false;
     loop {
         let is_full = crowd.tasks.len() >= limits.connections;
         let patience_ends = if is_full { crowd.patience_ends() } else { None };
@@ -166,10 +167,15 @@ pub(crate) async fn serve<R: Reception>(
             _ = &mut retired => break,
             () = until(patience_ends), if is_full => crowd.close_the_oldest_silent(),
             accepted = listener.accept(), if !is_full => match accepted {
-                Ok((stream, _)) => receive(stream, limits, &reception, &mut crowd),
+                Ok((stream, _)) => {
+                    failing = false;
+                    receive(stream, limits, &reception, &mut crowd);
+                }
                 Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(%error, "cannot accept a connection; trying again");
+                    }
                     // EMFILE and its kin pass by themselves; without a pause this loop would spin.
-                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(GRACE).await;
                     // Those who hold descriptors for nothing give them back.
                     crowd.forget_those_who_spoke();

@@ -17,6 +17,7 @@ use std::time::SystemTime;
 
 use super::layout::Layout;
 use crate::boot;
+use crate::identity::Identity;
 use crate::name::DriverName;
 use crate::socket::{Knock, STAGED, knock};
 
@@ -116,8 +117,14 @@ fn is_staged(name: &OsStr) -> bool {
 }
 
 fn is_dead_socket(entry: &DirEntry) -> bool {
-    entry.file_type().is_ok_and(|kind| kind.is_socket())
-        && matches!(knock(&entry.path()), Knock::Dead)
+    dead_socket(&entry.path()).is_some()
+}
+
+/// The socket at `path`, if one is there that nobody listens on.
+pub(crate) fn dead_socket(path: &Path) -> Option<Identity> {
+    let found = fs::symlink_metadata(path).ok()?;
+    let is_dead = found.file_type().is_socket() && matches!(knock(path), Knock::Dead);
+    is_dead.then(|| Identity::from_parts(&found, None))
 }
 
 fn holds_target(layout: &Layout, path: &Path) -> bool {

@@ -17,6 +17,7 @@ use crate::journal::message_id;
 use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
 use crate::link::place::Published;
+use crate::link::sweep::dead_socket;
 use crate::name::DriverName;
 use crate::registration::Service;
 use crate::socket::{Knock, knock};
@@ -54,7 +55,7 @@ impl Supervisor {
                 None
             }
             Effect::Unserve(name, identity) => {
-                self.unserve(id, &name, &identity);
+                self.unserve(id, &name, identity);
                 None
             }
             Effect::Save => {
@@ -101,12 +102,15 @@ impl Supervisor {
         })
     }
 
-    fn unserve(&mut self, id: &DriverId, name: &DriverName, identity: &Identity) {
+    fn unserve(&mut self, id: &DriverId, name: &DriverName, identity: Option<Identity>) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.service = None;
             entry.retired.clear();
         }
-        self.remove(self.layout.socket(name), identity);
+        let path = self.layout.socket(name);
+        if let Some(identity) = identity.or_else(|| dead_socket(&path)) {
+            self.remove(path, &identity);
+        }
         if self.names.get(name) == Some(id) {
             self.names.remove(name);
             self.poke_siblings(id, name);
@@ -177,17 +181,6 @@ impl Supervisor {
     fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
         let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
         self.apply(&holder, Event::NameWanted);
-        // One whose socket was in somebody's way has none to give up with the name.
-        if self.names.get(name) == Some(&holder)
-            && let Some(entry) = self.entries.get_mut(&holder)
-            && entry.driver.name() != Some(name)
-        {
-            if entry.driver.serves().is_none() {
-                entry.service = None;
-                entry.retired.clear();
-            }
-            self.names.remove(name);
-        }
         (self.names.get(name) == Some(&holder)).then_some(holder)
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Shown {
     pub(crate) phase: Phase,
     pub(crate) reason: String,
     pub(crate) since: Timestamp,
+    /// How often a kubelet had said yes.
+    pub(crate) registrations: u64,
 }
 
 #[derive(Default)]
@@ -96,6 +98,7 @@ impl Entry {
             phase: driver.phase(),
             reason: driver.reason(),
             since: Timestamp::now(),
+            registrations: 0,
         };
         Entry {
             settings,
@@ -159,6 +162,8 @@ impl Entry {
     pub(crate) fn time_to_register(&mut self) -> Option<Duration> {
         match self.driver.phase() {
             Phase::Registered => Some(self.unregistered_since.take()?.elapsed()),
+            // Somebody has our socket's place, of which a kubelet notices nothing.
+            Phase::Conflict if self.driver.is_registered() => None,
             Phase::WaitingForKubelet | Phase::Rejected | Phase::Conflict => {
                 self.unregistered_since.get_or_insert_with(Instant::now);
                 None
@@ -172,7 +177,9 @@ impl Entry {
 
     /// Says where the driver stands now. A reason is in the line itself, because the journal
     /// shows nothing else unless it is asked to.
-    pub(crate) fn log(&self, id: &DriverId, layout: &Layout, moved: bool) {
+    ///
+    /// `moved` is whether the phase is another, `registered` whether a kubelet has just said yes.
+    pub(crate) fn log(&self, id: &DriverId, layout: &Layout, moved: bool, registered: bool) {
         let Shown { phase, reason, .. } = &self.shown;
         let csi_socket = self.settings.csi_socket.display();
         let link = self
@@ -181,7 +188,7 @@ impl Entry {
             .map(|(name, slot, _)| text(&layout.link(name, slot)));
         let link = link.as_deref();
         let message_id = match phase {
-            Phase::Registered if moved => Some(message_id::REGISTERED),
+            Phase::Registered if registered => Some(message_id::REGISTERED),
             Phase::Rejected => Some(message_id::REJECTED),
             Phase::Conflict => Some(message_id::CONFLICT),
             _ => None,

@@ -110,7 +110,11 @@ impl Supervisor {
     /// A kubelet said how the registration went.
     fn told(&mut self, id: &DriverId, outcome: Outcome, pid: Option<u32>, asked: Option<Asked>) {
         self.kubelets.told(self.now());
-        self.called_in = Some(self.settings.kubelet_root().to_owned());
+        let root = self.settings.kubelet_root();
+        // With a directory that is named by itself, nothing tells of the root.
+        if self.layout.kubelet_dir().starts_with(root) {
+            self.called_in = Some(root.to_owned());
+        }
         let kubelet = pid.and_then(Process::behind);
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);

@@ -159,6 +159,8 @@ impl Supervisor {
         if moved {
             entry.shown.since = Timestamp::now();
         }
+        let registered = entry.tally.registrations != entry.shown.registrations;
+        entry.shown.registrations = entry.tally.registrations;
         if let Some(took) = entry.time_to_register() {
             self.metrics.registering.ended(id, took);
         }
@@ -166,7 +168,7 @@ impl Supervisor {
             entry.shown.phase = phase;
             entry.shown.reason = reason;
             self.changed = true;
-            entry.log(id, &self.layout, moved);
+            entry.log(id, &self.layout, moved, registered);
         }
         self.follow_places(id);
         if moved {

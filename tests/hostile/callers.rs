@@ -2,7 +2,7 @@
 //! answered all the same.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -98,9 +98,7 @@ fn a_caller_that_speaks_in_drops_delays_nobody() {
 #[test]
 fn mute_clients_over_tcp_do_not_keep_others_from_reading() {
     let scene = Scene::new(&[NAME], "");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
+    let address = SocketAddr::from(([127, 0, 0, 1], bed::free_port()));
     let listen = format!("[http]\nlisten = \"{address}\"\n");
     scene.node.write_default_config(&[NAME], &listen);
     let mut scene = scene;

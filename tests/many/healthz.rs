@@ -8,13 +8,6 @@ use bed::{Behaviour, FakeDriver, Layout, Node, eventually};
 use crate::command_lines::{hand_run, kubelet};
 use crate::scene::SOON;
 use crate::unit::Unit;
-
-/// A port that nobody listens on at this moment.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// The whole answer, waiting for somebody to listen.
 fn ask(address: IpAddr, port: u16) -> String {
     let mut stream = eventually("http is served", SOON, || {
@@ -46,7 +39,7 @@ fn healthz_is_ok_while_the_socket_is_served_and_while_the_driver_is_away() {
     for flag in ["--http-endpoint=:", "--health-port="] {
         let node = Node::with_layout(Layout::OneDirectory);
         let kubelet = kubelet(&node);
-        let port = free_port();
+        let port = bed::free_port();
         let line = [hand_run(&node, "a"), vec![format!("{flag}{port}")]].concat();
         let unit = Unit::start(&line, Some(&node.runtime_dir()), node.root().join("log"));
         // A node-driver-registrar does not listen before its driver is there, and is restarted for
@@ -68,7 +61,7 @@ fn healthz_is_ok_while_the_socket_is_served_and_while_the_driver_is_away() {
 #[test]
 fn healthz_is_not_ok_while_the_driver_answers_and_its_socket_cannot_be_served() {
     let node = Node::new();
-    let port = free_port();
+    let port = bed::free_port();
     let line = [
         hand_run(&node, "a"),
         vec![format!("--http-endpoint=localhost:{port}")],

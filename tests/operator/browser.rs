@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::request::get;
-use crate::scene::{NAME, Scene, free_port, has, stdout};
+use crate::scene::{NAME, Scene, has, stdout};
 
 #[test]
 #[ignore = "slow: starts Chromium three times"]
@@ -12,7 +12,7 @@ fn the_landing_page_is_shown_in_light_and_in_dark() {
     if !has("chromium") {
         return;
     }
-    let port = free_port();
+    let port = bed::free_port();
     let mut scene = Scene::new(&[NAME], "");
     scene.listen(&[NAME], &format!("127.0.0.1:{port}"));
     scene.registrar.start();

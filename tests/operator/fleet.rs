@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::metrics::NAMES;
 use crate::request::{get, read};
-use crate::scene::{NAME, SOON, Scene, free_port, has, stdout};
+use crate::scene::{NAME, SOON, Scene, has, stdout};
 
 /// Labels that Prometheus itself adds, or that belong to a histogram.
 const FOREIGN_LABELS: [&str; 3] = ["instance", "job", "le"];
@@ -172,7 +172,7 @@ fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
     if !has("prometheus") {
         return;
     }
-    let (ours, theirs) = (free_port(), free_port());
+    let (ours, theirs) = (bed::free_port(), bed::free_port());
     let mut scene = Scene::new(&[NAME], "");
     scene.listen(&[NAME], &format!("127.0.0.1:{ours}"));
     scene.registrar.start();

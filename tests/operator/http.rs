@@ -12,7 +12,7 @@ use bed::{Behaviour, Status, eventually};
 use tonic::Code;
 
 use crate::request::{PATIENCE, ask, get, read, wait_code};
-use crate::scene::{NAME, OTHER, SOON, Scene, free_port, has, stdout};
+use crate::scene::{NAME, OTHER, SOON, Scene, has, stdout};
 
 #[test]
 fn ready_follows_the_drivers_and_says_who_is_missing() {
@@ -153,7 +153,7 @@ fn curl_reads_every_path_on_the_unix_socket() {
 fn reload_moves_it_to_another_address_and_turns_it_off() {
     let scene = Scene::with_http(&[NAME]);
     wait_code(&scene.http(), "/healthz", 200);
-    let port = free_port();
+    let port = bed::free_port();
     scene.listen(&[NAME], &format!("127.0.0.1:{port}"));
     assert!(scene.registrar.run_cli(["reload"]).status.success());
     let answer = eventually("it listens on the port", SOON, || {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bed::eventually;
+use bed::{Stranger, eventually};
 
 use crate::request::get;
 use crate::scene::{NAME, OTHER, SOON, Scene, has, pipe, stderr};
@@ -87,6 +87,26 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
         (now - 120.0..=now + 2.0).contains(&started),
         "{started} at {now}"
     );
+}
+
+/// The kubelet notices nothing of it.
+#[test]
+fn a_fight_over_the_socket_is_no_registration() {
+    let scene = Scene::with_http(&[NAME]);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let socket = scene.node.reg_socket(NAME);
+    let stranger = Stranger::silent(&scene.node.root().join("stranger"));
+    std::fs::rename(scene.node.root().join("stranger"), &socket).unwrap();
+    scene.phase(NAME, "conflict");
+    drop(stranger);
+    scene.phase(NAME, "registered");
+    let text = scrape(&scene);
+    for count in ["registrations_total", "time_to_register_seconds_count"] {
+        let series = format!("nsdr_driver_{count}{{driver=\"{NAME}\"}}");
+        assert_eq!(value(&text, &series), 1.0, "{series}");
+    }
 }
 
 #[test]

@@ -94,13 +94,6 @@ pub(crate) fn has(program: &str) -> bool {
     }
     found
 }
-
-/// A port that nobody listens on at this moment.
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// Runs a program with this on its stdin.
 #[track_caller]
 pub(crate) fn pipe(program: &str, arguments: &[&str], input: &str) -> Output {

@@ -47,6 +47,31 @@ fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
     drop(mounts);
 }
 
+/// We were killed, and come back to a directory that lets us neither serve nor remove.
+#[test]
+fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
+    let Some(mut mounts) = mounts() else { return };
+    let mut scene = locked(&mut mounts);
+    let registry = scene.node.registry_dir();
+    mounts.tmpfs(&registry, 1000, 1 << 20);
+    let dead = scene.node.reg_socket(NAME);
+    scene.registrar.kill9();
+    bed::dead_socket(&dead);
+    mounts.read_only(&registry, true).unwrap();
+    scene.registrar.start();
+    scene.wait_phase("registered");
+    scene.driver.restart(Behaviour::named(OTHER));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    for directory in [registry, scene.node.kubelet_root()] {
+        mounts.read_only(&directory, false).unwrap();
+    }
+    scene.kubelet.wait_registered(OTHER, SOON);
+    eventually("the dead socket goes", SOON, || !is_there(&dead));
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
 #[test]
 fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
     let Some(mut mounts) = mounts() else { return };

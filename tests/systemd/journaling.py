@@ -142,3 +142,33 @@ def journalctl_x_explains_a_message_with_its_fields_filled_in(node):
     shown = explained()
     assert "Subject: The CSI driver explained.csi.test has gone" in shown, shown
     assert "/explained/csi.sock" in shown and "withdraw_after" in shown, shown
+
+
+# One datagram from each socket, for each has room of its own.
+FILL = """
+import socket
+while True:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    one.setblocking(False)
+    try:
+        one.sendto(b"MESSAGE=x\\n", "/run/systemd/journal/socket")
+    except BlockingIOError:
+        break
+"""
+
+
+@check
+def a_journal_that_hangs_holds_nobody_up(node):
+    node.settle()
+    node.systemctl("kill", "-s", "STOP", "systemd-journald.service")
+    try:
+        node.run("python3", "-c", FILL)
+        # Both have something to log.
+        node.run("node-storage-driver-registrar", "reload")
+        node.run("node-storage-driver-registrar", "reannounce", DRIVER)
+        node.wait_phase("registered")
+        node.systemctl("restart", UNIT)
+        node.wait_phase("registered")
+    finally:
+        node.systemctl("kill", "-s", "CONT", "systemd-journald.service")
+    node.settle()

@@ -34,6 +34,7 @@ pub mod kubelet;
 pub mod mounts;
 pub mod node;
 pub mod notify_socket;
+mod port;
 pub mod proto;
 pub mod raw;
 pub mod registrar;
@@ -59,6 +60,7 @@ pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing
 pub use mounts::Mounts;
 pub use node::{Layout, Node};
 pub use notify_socket::NotifySocket;
+pub use port::free_port;
 pub use registrar::Registrar;
 pub use sentinels::Sentinels;
 pub use sidecar::Sidecar;

@@ -1,5 +1,7 @@
 """Installed, started, restarted, stopped, killed, hung: what the kubelet sees of it."""
 
+import time
+
 from check import check
 from container import eventually
 from node import CONFIG, DRIVER, PROGRAM, RUNTIME, UNIT

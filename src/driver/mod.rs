@@ -408,23 +408,20 @@ impl Driver {
         }
     }
 
-    /// A link that leads to a socket which others serve is theirs by now, whoever made it.
     fn unlink(&mut self) -> Vec<Effect> {
-        let unlink = |(name, slot, identity): (&DriverName, Slot, &Identity)| {
-            Effect::Unlink(name.clone(), slot, identity.clone())
-        };
-        let effect = self.links().map(unlink).filter(|_| !self.others_serve());
-        if self.link.identity().is_some() {
-            self.link.cleared();
-        }
         // Whoever asked for another announcement meant the link that goes.
         self.asked_by_hand = false;
         self.held_until = None;
-        effect.into_iter().collect()
+        let Some((name, slot, identity)) = self.links() else {
+            return Vec::new();
+        };
+        let effect = Effect::Unlink(name.clone(), slot, identity.clone());
+        self.link.cleared();
+        vec![effect]
     }
 
     /// The socket that our link would lead to is another's.
-    pub(crate) fn others_serve(&self) -> bool {
+    fn others_serve(&self) -> bool {
         self.socket.obstacle().is_some_and(Obstacle::is_a_server)
     }
 

@@ -172,9 +172,8 @@ impl Driver {
         self.standing = Standing::Unregistered(Why::KubeletEnded);
         self.announcer.ended(process, now);
         // Nobody holds the link now, so going back to the plain name costs nothing; but the next
-        // kubelet may have asked through it before we heard of the end of the last, and a link that
-        // others serve is not ours to take away.
-        if self.slot == Slot::default() || self.asked.is_some() || self.others_serve() {
+        // kubelet may have asked through it before we heard of the end of the last.
+        if self.slot == Slot::default() || self.asked.is_some() {
             Vec::new()
         } else {
             self.move_link(Slot::default())

@@ -94,7 +94,6 @@ impl Supervisor {
             let path = self.layout.link(name, slot);
             (path, identity.clone())
         });
-        let link = link.filter(|_| !entry.driver.others_serve());
         let socket = entry
             .driver
             .serves()

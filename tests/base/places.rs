@@ -5,9 +5,11 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use bed::{FakeDriver, Layout, Stranger, stays};
+use bed::{Behaviour, FakeDriver, Layout, Stranger, stays};
 
-use crate::scene::{A_WHILE, NAME, Scene, TAKE_OVER, in_both_layouts, is_alive, is_nothing};
+use crate::scene::{
+    A_WHILE, NAME, OTHER, SOON, Scene, TAKE_OVER, in_both_layouts, is_alive, is_nothing,
+};
 
 /// The two places that are ours.
 const PLACES: [fn(&Scene) -> PathBuf; 2] = [
@@ -213,4 +215,23 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
         fs::remove_file(&link).unwrap();
         scene.wait_published(NAME);
     });
+}
+
+/// It is ours, whoever has taken the socket that it leads to.
+#[test]
+fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
+    let (scene, mut driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (socket, staged) = (
+        scene.node.reg_socket(NAME),
+        scene.node.root().join("theirs"),
+    );
+    let stranger = Stranger::silent(&staged);
+    fs::rename(&staged, &socket).unwrap();
+    scene.phase(NAME, "conflict");
+    driver.restart(Behaviour::named(OTHER));
+    kubelet.wait_deregistered(NAME, SOON);
+    kubelet.wait_registered(OTHER, SOON);
+    assert!(is_nothing(&scene.node.link(NAME)));
+    assert!(is_alive(&socket), "theirs was touched");
+    drop(stranger);
 }

@@ -8,7 +8,6 @@ use crate::driver::phase::Phase::{self, *};
 use crate::driver::{Driver, Effect, Event, Seen, Terms};
 use crate::identity::Identity;
 use crate::kubelet::Process;
-use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
 use crate::moment::Moment;
 
@@ -298,19 +297,18 @@ fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
     }
 }
 
-/// The link looks like ours, and is the one by which others are registered.
+/// It looks like ours, and is the one by which others are registered.
 #[test]
-fn a_link_to_a_socket_that_others_serve_is_left_to_them() {
+fn a_link_to_a_socket_that_others_serve_is_theirs_unless_it_was_ours_before() {
     for obstacle in [
         Obstacle::LiveOwner("pid 1".to_owned()),
         Obstacle::Sibling("b".to_owned()),
     ] {
-        // Theirs from the beginning, or ours until they came.
         let mut theirs = Driver::new(None, terms());
         theirs.apply(Event::DriverAnswered(answer()), NOW);
         let mut ours = in_phase(WaitingForKubelet);
         ours.apply(Event::SocketSeen(Seen::NotOurs), NOW);
-        for mut driver in [theirs, ours] {
+        for (mut driver, goes) in [(theirs, ""), (ours, "d")] {
             driver.apply(Event::SocketBlocked(obstacle.clone()), NOW);
             let link = Identity::numbered(9);
             driver.apply(Event::LinkSeen(Seen::Ours(link.clone())), NOW);
@@ -318,9 +316,10 @@ fn a_link_to_a_socket_that_others_serve_is_left_to_them() {
             for row in ["goes silent", "withdraw", "answers under another name"] {
                 let mut driver = driver.clone();
                 let effects = driver.apply(events(row, &driver.clone()), NOW);
-                assert!(!letters(&effects).contains('d'), "{row}: {effects:?}");
+                let links: String = letters(&effects).matches('d').collect();
+                assert_eq!(links, goes, "{row}: {effects:?}");
             }
-            // When they are gone, so is the reason to leave it.
+            // When they are gone, what is left of them is nobody's.
             driver.apply(Event::DriverSilent("gone".to_owned()), NOW);
             driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
             driver.apply(Event::SocketServed(Identity::numbered(4)), NOW);
@@ -418,18 +417,4 @@ fn other_terms_are_news_to_a_kubelet_that_has_refused() {
     tried.driver.reconfigure(None, mended, false, NOW);
     assert_eq!(tried.driver.phase(), WaitingForKubelet);
     assert!(tried.driver.deadline().unwrap() <= soon);
-}
-
-#[test]
-fn a_link_under_a_fresh_name_stays_the_drivers_link_while_others_serve() {
-    let mut driver = in_phase(Registered);
-    driver.slot = Slot(1);
-    driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
-    driver.apply(
-        Event::SocketBlocked(Obstacle::LiveOwner("pid 1".to_owned())),
-        NOW,
-    );
-    let effects = driver.apply(Event::KubeletEnded(KUBELET), NOW);
-    assert_eq!((driver.slot(), letters(&effects)), (Slot(1), String::new()));
-    assert!(driver.links().is_some());
 }

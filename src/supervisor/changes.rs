@@ -49,6 +49,7 @@ impl Supervisor {
         self.remove_hidden();
         self.look_at_kubelet_directory();
         self.look_at_signs();
+        let kubelet_there = self.kubelets.any();
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
         for id in ids {
             self.look_at_socket(&id);
@@ -56,7 +57,7 @@ impl Supervisor {
             if let Some(entry) = self.entries.get(&id) {
                 entry.contact.resync();
             }
-            self.tick(&id);
+            self.tick_with(&id, kubelet_there);
         }
         self.look_at_plugins();
     }

@@ -190,7 +190,12 @@ impl Supervisor {
     }
 
     fn tick(&mut self, id: &DriverId) {
-        let kubelet_there = self.kubelets.any();
+        self.tick_with(id, self.kubelets.any());
+    }
+
+    /// Whether a kubelet is there costs a look at /proc, and is the same for all who are ticked at
+    /// once.
+    fn tick_with(&mut self, id: &DriverId, kubelet_there: bool) {
         let called = self
             .entries
             .get(id)

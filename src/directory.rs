@@ -7,7 +7,8 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// Makes one that is missing, with all that is missing above it. Who may pass through is not left to the unit's UMask=.
+/// Makes one that is missing, with all that is missing above it. Who may pass through is not left
+/// to the unit's UMask=.
 pub(crate) fn make(directory: &Path) -> io::Result<()> {
     // The parent of a relative path may have no name.
     if directory.as_os_str().is_empty() || directory.is_dir() {

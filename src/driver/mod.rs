@@ -180,7 +180,7 @@ impl Driver {
         self.withdraw_after = withdraw_after;
         let news = self.terms != terms;
         self.terms = terms;
-        if news && !matches!(self.standing, Standing::Registered(_)) {
+        if news && !self.is_registered() {
             // A kubelet that has refused what it was told before may like this better.
             if matches!(self.standing, Standing::Rejected { .. }) {
                 self.standing = Standing::Unregistered(Why::NotYet);
@@ -241,7 +241,7 @@ impl Driver {
             None
         } else if self.owed().is_some() {
             Some(self.held_until.unwrap_or_default())
-        } else if matches!(self.standing, Standing::Registered(_)) {
+        } else if self.is_registered() {
             None
         } else {
             self.announcer.due()
@@ -429,8 +429,9 @@ impl Driver {
     fn unserve(&mut self) -> Vec<Effect> {
         let identity = self.socket.identity().cloned();
         self.socket.cleared();
-        let name = self.name.clone().into_iter();
-        name.map(|name| Effect::Unserve(name, identity.clone()))
-            .collect()
+        match self.name.clone() {
+            Some(name) => vec![Effect::Unserve(name, identity)],
+            None => Vec::new(),
+        }
     }
 }

@@ -30,7 +30,7 @@ impl Driver {
         let news = self
             .answer()
             .is_none_or(|known| known.change_to(&answer) != Change::None);
-        if news && !matches!(self.standing, Standing::Registered(_)) {
+        if news && !self.is_registered() {
             self.announcer.renewed(now);
         }
         self.contact = Contact::Answering(answer);
@@ -199,7 +199,7 @@ impl Driver {
 
     pub(super) fn directory_replaced(&mut self, now: Moment) -> Vec<Effect> {
         // The link was looked at first: a registration that is left came through the new directory.
-        if matches!(self.standing, Standing::Registered(_)) {
+        if self.is_registered() {
             return Vec::new();
         }
         self.standing = Standing::Unregistered(Why::DirectoryReplaced);
@@ -236,7 +236,7 @@ impl Driver {
             self.announcer.renewed(now);
             return vec![Effect::Announce(name, self.slot)];
         }
-        if matches!(self.standing, Standing::Registered(_)) {
+        if self.is_registered() {
             return Vec::new();
         }
         match self.announcer.decide(now, kubelet_there, calling) {
@@ -269,10 +269,7 @@ impl Driver {
 
     /// A driver that neither answers nor is registered has no use for its name.
     pub(super) fn name_wanted(&mut self) -> Vec<Effect> {
-        if self.answer().is_some()
-            || matches!(self.standing, Standing::Registered(_))
-            || self.contact == Contact::Untried
-        {
+        if self.answer().is_some() || self.is_registered() || self.contact == Contact::Untried {
             return Vec::new();
         }
         let effects = self.unserve();

@@ -176,13 +176,13 @@ impl Supervisor {
         let departed: Vec<(Moment, DriverId)> = self.discovery.departures.all().cloned().collect();
         for (at, id) in departed {
             let record = self.entries.get(&id).map(|entry| entry.driver.record());
-            if record.as_ref().is_none_or(|record| !record.is_held()) {
-                self.let_go(&id);
-            } else if record.is_some_and(|record| record.withdrawn_by_hand) {
+            match record.filter(Record::is_held) {
                 // It lasts until it is undone by hand.
-                self.discovery.departures.set(&id, None);
-            } else if at <= now {
-                self.let_go(&id);
+                Some(record) if record.withdrawn_by_hand => {
+                    self.discovery.departures.set(&id, None);
+                }
+                Some(_) if now < at => {}
+                Some(_) | None => self.let_go(&id),
             }
         }
     }

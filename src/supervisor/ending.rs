@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::entry::Entry;
 use super::{DriverId, Subject, Supervisor};
 use crate::config::OnStop;
 use crate::link::layout::Layout;
@@ -113,8 +112,10 @@ impl Supervisor {
     }
 
     /// Ends all that runs for a driver, and leaves what stands on disk alone.
-    pub(super) fn forget(&mut self, id: &DriverId) -> Option<Entry> {
-        let entry = self.entries.remove(id)?;
+    fn forget(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.remove(id) else {
+            return;
+        };
         self.schedule.set(id, None);
         self.discovery.departures.set(id, None);
         self.watcher
@@ -126,7 +127,6 @@ impl Supervisor {
             self.watcher.unfollow(path, &Subject::Link(id.clone()));
         }
         self.names.retain(|_, holder| holder != id);
-        Some(entry)
     }
 
     pub(super) fn move_to_new_directories(&mut self) {

@@ -212,8 +212,10 @@ impl Supervisor {
 
     fn wake(&mut self) {
         let now = self.now();
-        for id in self.schedule.due(now) {
-            self.tick(&id);
+        let due = self.schedule.due(now);
+        let kubelet_there = !due.is_empty() && self.kubelets.any();
+        for id in due {
+            self.tick_with(&id, kubelet_there);
         }
         if now >= self.next_resync {
             self.notifier.alive();

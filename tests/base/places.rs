@@ -221,12 +221,8 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
 #[test]
 fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
     let (scene, mut driver, kubelet) = Scene::registered(Layout::TwoDirectories);
-    let (socket, staged) = (
-        scene.node.reg_socket(NAME),
-        scene.node.root().join("theirs"),
-    );
-    let stranger = Stranger::silent(&staged);
-    fs::rename(&staged, &socket).unwrap();
+    let socket = scene.node.reg_socket(NAME);
+    let stranger = Stranger::instead(&socket);
     scene.phase(NAME, "conflict");
     driver.restart(Behaviour::named(OTHER));
     kubelet.wait_deregistered(NAME, SOON);

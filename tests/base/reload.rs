@@ -6,7 +6,7 @@ use std::time::Duration;
 use bed::kubelet::{Event, Mark};
 use bed::{Behaviour, DriverStatus, Layout, TestKubelet};
 
-use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, stderr};
+use crate::scene::{KEEP, NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, stderr};
 
 /// The kubelet has neither taken this driver away nor registered it anew.
 #[track_caller]
@@ -172,8 +172,7 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
 /// As an editor and `systemctl restart` do it, where a reload would have done.
 #[test]
 fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
-    let keep = "[service]\non_stop = \"keep\"\n";
-    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], keep);
+    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], KEEP);
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
@@ -181,7 +180,7 @@ fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     let old = scene.node.kubelet_registry_dir();
     let new = scene.node.root().join("elsewhere/plugins_registry");
     std::fs::create_dir_all(&new).unwrap();
-    let config = scene.node.default_config(&[NAME]) + keep;
+    let config = scene.node.default_config(&[NAME]) + KEEP;
     let root = format!("root_dir = {:?}\n", scene.node.kubelet_root());
     let moved = config.replace(&root, &format!("{root}registry_dir = {new:?}\n"));
     assert_ne!(moved, config);

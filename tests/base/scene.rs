@@ -16,6 +16,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registr
 pub(crate) const NAME: &str = "local.csi.paas.cucloud";
 pub(crate) const OTHER: &str = "nfs.csi.k8s.io";
 /// For `more`.
+pub(crate) const KEEP: &str = "[service]\non_stop = \"keep\"\n";
+/// For `more`.
 pub(crate) const TAKE_OVER: &str = "[defaults]\non_live_owner = \"take-over\"\n";
 /// Generous: the machine may be busy with other tests.
 pub(crate) const SOON: Duration = Duration::from_secs(20);

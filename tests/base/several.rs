@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bed::kubelet::Event;
 use bed::{Behaviour, Layout, Stranger, identity};
 
-use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, nothing_since};
+use crate::scene::{KEEP, NAME, OTHER, SOON, Scene, in_both_layouts, nothing_since};
 
 const SHARED: &str = "shared.name";
 
@@ -145,8 +145,7 @@ fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
 /// By its id, the one that waits would come first.
 #[test]
 fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
-    let keep = "[service]\non_stop = \"keep\"\n";
-    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], keep);
+    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], KEEP);
     let kubelet = scene.node.kubelet();
     let first = scene.node.behaving(OTHER, Behaviour::named(SHARED));
     kubelet.wait_registered(SHARED, SOON);
@@ -175,8 +174,7 @@ fn a_driver_whose_place_a_stranger_has_does_not_keep_its_name_from_another() {
     let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     scene.wait_published(SHARED);
     let socket = scene.node.reg_socket(SHARED);
-    let stranger = Stranger::silent(&scene.node.root().join("stranger"));
-    std::fs::rename(scene.node.root().join("stranger"), &socket).unwrap();
+    let stranger = Stranger::instead(&socket);
     scene.reason(NAME, "conflict", "serves");
     first.stop();
     scene.phase(NAME, "waiting-for-driver");

@@ -97,8 +97,7 @@ fn a_fight_over_the_socket_is_no_registration() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let socket = scene.node.reg_socket(NAME);
-    let stranger = Stranger::silent(&scene.node.root().join("stranger"));
-    std::fs::rename(scene.node.root().join("stranger"), &socket).unwrap();
+    let stranger = Stranger::instead(&socket);
     scene.phase(NAME, "conflict");
     drop(stranger);
     scene.phase(NAME, "registered");

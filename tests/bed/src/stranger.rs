@@ -1,5 +1,6 @@
 //! Somebody on a Unix socket who does not speak gRPC: a rival, a babbler, a fickle driver.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -23,6 +24,14 @@ impl Stranger {
     /// Takes every connection and keeps it open, without a word.
     pub fn silent(path: &Path) -> Stranger {
         Stranger::listen(path, Some)
+    }
+
+    /// The same in the place of whoever listens at `path`.
+    pub fn instead(path: &Path) -> Stranger {
+        let beside = path.with_extension("stranger");
+        let stranger = Stranger::silent(&beside);
+        fs::rename(beside, path).unwrap();
+        stranger
     }
 
     /// Closes every connection at once.

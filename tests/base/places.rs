@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use bed::{Behaviour, FakeDriver, Layout, Stranger, stays};
+use bed::{Behaviour, FakeDriver, Layout, Stranger, dead_socket, stays};
 
 use crate::scene::{
     A_WHILE, NAME, OTHER, SOON, Scene, TAKE_OVER, in_both_layouts, is_alive, is_nothing,
@@ -56,7 +55,7 @@ fn a_link_that_dangles_is_replaced() {
 fn a_socket_that_nobody_listens_on_is_replaced() {
     at_each_place(
         "",
-        |_, path| drop(UnixListener::bind(path).unwrap()),
+        |_, path| dead_socket(&path),
         |scene, path, ()| {
             assert!(!path.exists() || path.metadata().unwrap().file_type().is_socket());
             scene.wait_published(NAME);
@@ -69,7 +68,7 @@ fn a_link_to_a_socket_that_nobody_listens_on_is_replaced_and_the_socket_left_alo
     at_each_place(
         "",
         |scene, path| {
-            drop(UnixListener::bind(elsewhere(scene)).unwrap());
+            dead_socket(&elsewhere(scene));
             symlink(elsewhere(scene), path).unwrap();
         },
         |scene, _, ()| {

@@ -100,6 +100,16 @@ impl Door {
         })
     }
 
+    /// Whether who comes finds it: anybody may have deleted a socket's file.
+    pub(super) fn is_in_place(&self) -> bool {
+        match self {
+            Door::Tcp(..) => true,
+            Door::Unix { path, identity, .. } => {
+                Identity::of(path).is_ok_and(|there| there.is_same_inode(identity))
+            }
+        }
+    }
+
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Door::Tcp(listener, _) => Box::new(listener.accept().await?.0),

@@ -7,10 +7,8 @@ mod fuzz;
 mod landing;
 mod page;
 
-use std::time::Duration;
-
+use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
 
 use self::connection::Connections;
 use self::door::Door;
@@ -20,11 +18,9 @@ use crate::metrics::Metrics;
 use crate::supervisor::Report;
 use crate::task::Task;
 
-/// How often it is tried again to listen where that failed: a port or a directory may come free.
-const RETRY: Duration = Duration::from_secs(30);
-
-/// Serves wherever `wanted` says, now and after each change of it. That HTTP cannot be served is
-/// told and tried again: drivers are registered without it.
+/// Serves wherever `wanted` says. It is told anew with each slow look: a port or a directory may have
+/// come free, and the socket may be gone. That HTTP cannot be served is told; drivers are registered
+/// without it.
 pub(crate) fn serve(
     wanted: watch::Receiver<Option<Listen>>,
     reports: mpsc::UnboundedSender<Report>,
@@ -58,26 +54,33 @@ impl Server {
                 }
                 continue;
             };
-            let closed = match Door::open(&listen).await {
+            let told = match Door::open(&listen).await {
                 Ok(door) => {
                     tracing::info!(listen = %door, "http is served on {door}");
                     self.tell(None);
                     let mut connections = Connections::new(self.pages.clone());
                     tokio::select! {
                         never = connections.accept_from(&door) => match never {},
-                        changed = self.wanted.changed() => changed.is_err(),
+                        told = self.told_otherwise(&listen, &door) => told,
                     }
                 }
                 Err(error) => {
                     self.tell(Some(error.to_string()));
-                    tokio::select! {
-                        () = sleep(RETRY) => false,
-                        changed = self.wanted.changed() => changed.is_err(),
-                    }
+                    self.wanted.changed().await
                 }
             };
-            if closed {
+            if told.is_err() {
                 return;
+            }
+        }
+    }
+
+    /// Returns when it is to be served elsewhere, or when its place was taken away.
+    async fn told_otherwise(&mut self, listen: &Listen, door: &Door) -> Result<(), RecvError> {
+        loop {
+            self.wanted.changed().await?;
+            if self.wanted.borrow_and_update().as_ref() != Some(listen) || !door.is_in_place() {
+                return Ok(());
             }
         }
     }

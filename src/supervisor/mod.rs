@@ -129,7 +129,7 @@ pub(crate) struct Supervisor {
     ready: bool,
     /// A configuration that was refused, for STATUS.
     refusal: Option<String>,
-    /// Where HTTP is wanted.
+    /// Where HTTP is wanted; told anew with each slow look.
     listen: watch::Sender<Option<Listen>>,
     /// Why it is not served there.
     http_trouble: Option<String>,
@@ -147,7 +147,7 @@ impl Supervisor {
         self.reporter.clone()
     }
 
-    /// Where HTTP is to be served, now and after each reload.
+    /// Where HTTP is to be served, told anew with each reload and each slow look.
     pub(crate) fn listen(&self) -> watch::Receiver<Option<Listen>> {
         self.listen.subscribe()
     }
@@ -225,6 +225,7 @@ impl Supervisor {
             self.watcher.resync();
             self.look_at(Change::Everything);
             self.remove_leftovers();
+            self.listen.send_modify(|_| {});
             if now >= self.next_check {
                 self.next_check = now + CHECK;
                 self.entries

@@ -188,12 +188,7 @@ impl Supervisor {
         for id in missing {
             self.add(&id, None);
         }
-        let listen = self.settings.http.listen.clone();
-        self.listen.send_if_modified(|wanted| {
-            let moved = *wanted != listen;
-            *wanted = listen;
-            moved
-        });
+        self.listen.send_replace(self.settings.http.listen.clone());
         self.look_at_plugins();
         self.unsaved = true;
         tracing::info!(

@@ -19,12 +19,13 @@ use tonic::{Code, Response, async_trait};
 
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
+use crate::identity::Identity;
 use crate::link::sweep::sweep_stage;
 use crate::printable::printable;
 use crate::proto::control::control_client::ControlClient;
 use crate::proto::control::control_server::{Control, ControlServer};
 use crate::proto::control::{Done, DriverRequest, ReloadRequest, Reloaded, Status, StatusRequest};
-use crate::socket::Staged;
+use crate::socket::{Staged, is_alive};
 use crate::supervisor::{Hand, Report, Request};
 use crate::task::Task;
 
@@ -77,28 +78,70 @@ pub(crate) enum ClientError {
     Lost(String),
 }
 
-/// Serves the control socket, with requests to the supervisor going out through `reports`.
+/// Serves the control socket, with requests to the supervisor going out through `reports`. With each
+/// of the supervisor's slow looks it is seen whether it is still there.
 pub(crate) fn serve(
-    path: &Path,
+    path: PathBuf,
     reports: mpsc::UnboundedSender<Report>,
     changes: watch::Receiver<u64>,
+    mut looks: watch::Receiver<()>,
 ) -> Result<Task, ControlError> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
     // The lock in this directory is ours, so whatever is there is a leftover.
-    sweep_stage(directory);
-    let listener = Staged::bind(directory)
-        .and_then(|staged| staged.put(path))
-        .map_err(|source| ControlError {
-            path: path.to_owned(),
-            source,
-        })?;
+    sweep_stage(directory(&path));
     let front = Front { reports, changes };
+    let mut place = Place::take(&path, front.clone())?;
     Ok(Task::spawn(async move {
-        let (_retire, retired) = oneshot::channel();
-        server::serve(listener, LIMITS, front, retired).await;
+        let mut failing = false;
+        while looks.changed().await.is_ok() {
+            if place.identity.is_still_at(&path) || is_alive(&path) {
+                failing = false;
+                continue;
+            }
+            match Place::take(&path, front.clone()) {
+                Ok(anew) => {
+                    place = anew;
+                    failing = false;
+                    tracing::warn!(path = %path.display(), "the control socket was gone and was made anew");
+                }
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::error!("status and other commands do not reach the daemon: {error}");
+                }
+                Err(_) => {}
+            }
+        }
     }))
 }
 
+fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// The socket on disk, and who answers there.
+struct Place {
+    identity: Identity,
+    _server: Task,
+}
+
+impl Place {
+    fn take(path: &Path, front: Front) -> Result<Place, ControlError> {
+        let failed = |source| ControlError {
+            path: path.to_owned(),
+            source,
+        };
+        let staged = Staged::bind(directory(path)).map_err(failed)?;
+        let listener = staged.put(path).map_err(failed)?;
+        Ok(Place {
+            identity: Identity::of(path).map_err(failed)?,
+            _server: Task::spawn(async move {
+                let (_retire, retired) = oneshot::channel();
+                server::serve(listener, LIMITS, front, retired).await;
+            }),
+        })
+    }
+}
+
+#[derive(Clone)]
 struct Front {
     reports: mpsc::UnboundedSender<Report>,
     changes: watch::Receiver<u64>,

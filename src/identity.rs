@@ -66,6 +66,11 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
+    /// A socket that we hold bound is still what is found at its path.
+    pub(crate) fn is_still_at(&self, path: &Path) -> bool {
+        Identity::of(path).is_ok_and(|found| found.is_same_inode(self))
+    }
+
     /// Where the file points, if it is a symbolic link.
     pub(crate) fn target(&self) -> Option<&PathBuf> {
         self.target.as_ref()

@@ -132,12 +132,17 @@ async fn serve(
     let state = runtime.as_ref().map(RuntimeDir::state);
     let supervisor = Supervisor::start(settings, Box::new(reread), state).await;
     let serve = |runtime: &RuntimeDir| {
-        let socket = runtime.control_socket();
-        control::serve(&socket, supervisor.reporter(), supervisor.changes())
+        control::serve(
+            runtime.control_socket(),
+            supervisor.reporter(),
+            supervisor.changes(),
+            supervisor.looks(),
+        )
     };
     let _control = runtime.as_ref().map(serve).transpose().map_err(failed)?;
     let _http = http::serve(
         supervisor.listen(),
+        supervisor.looks(),
         supervisor.reporter(),
         supervisor.metrics(),
     );

@@ -51,6 +51,7 @@ struct Scene {
     tried: Mutex<usize>,
     _tasks: [Task; 2],
     _changes: watch::Sender<u64>,
+    _looks: watch::Sender<()>,
     _dir: tempfile::TempDir,
 }
 
@@ -62,10 +63,11 @@ impl Scene {
         let path = dir.path().join("control.sock");
         let (reports, requests) = mpsc::unbounded_channel();
         let (changes, seen) = watch::channel(0);
+        let (looks, looked) = watch::channel(());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let _guard = runtime.enter();
         let tasks = [
-            serve(&path, reports, seen).unwrap(),
+            serve(path.clone(), reports, seen, looked).unwrap(),
             Task::spawn(supervise(requests, asked.clone())),
         ];
         Scene {
@@ -74,6 +76,7 @@ impl Scene {
             tried: Mutex::new(0),
             _tasks: tasks,
             _changes: changes,
+            _looks: looks,
             _dir: dir,
             runtime,
         }

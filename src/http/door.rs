@@ -104,9 +104,7 @@ impl Door {
     pub(super) fn is_in_place(&self) -> bool {
         match self {
             Door::Tcp(..) => true,
-            Door::Unix { path, identity, .. } => {
-                Identity::of(path).is_ok_and(|there| there.is_same_inode(identity))
-            }
+            Door::Unix { path, identity, .. } => identity.is_still_at(path),
         }
     }
 

@@ -18,16 +18,17 @@ use crate::metrics::Metrics;
 use crate::supervisor::Report;
 use crate::task::Task;
 
-/// Serves wherever `wanted` says. It is told anew with each slow look: a port or a directory may have
-/// come free, and the socket may be gone. That HTTP cannot be served is told; drivers are registered
-/// without it.
+/// Serves wherever `wanted` says. That it cannot is told, and tried again with each of the
+/// supervisor's slow looks; drivers are registered without it.
 pub(crate) fn serve(
     wanted: watch::Receiver<Option<Listen>>,
+    looks: watch::Receiver<()>,
     reports: mpsc::UnboundedSender<Report>,
     metrics: Metrics,
 ) -> Task {
     let server = Server {
         wanted,
+        looks,
         pages: Pages::new(reports.clone(), metrics),
         reports,
         trouble: None,
@@ -37,6 +38,7 @@ pub(crate) fn serve(
 
 struct Server {
     wanted: watch::Receiver<Option<Listen>>,
+    looks: watch::Receiver<()>,
     pages: Pages,
     reports: mpsc::UnboundedSender<Report>,
     /// What was last told.
@@ -66,7 +68,7 @@ impl Server {
                 }
                 Err(error) => {
                     self.tell(Some(error.to_string()));
-                    self.wanted.changed().await
+                    self.attend().await
                 }
             };
             if told.is_err() {
@@ -78,10 +80,18 @@ impl Server {
     /// Returns when it is to be served elsewhere, or when its place was taken away.
     async fn told_otherwise(&mut self, listen: &Listen, door: &Door) -> Result<(), RecvError> {
         loop {
-            self.wanted.changed().await?;
+            self.attend().await?;
             if self.wanted.borrow_and_update().as_ref() != Some(listen) || !door.is_in_place() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Until it may be wanted elsewhere, or everything is looked at.
+    async fn attend(&mut self) -> Result<(), RecvError> {
+        tokio::select! {
+            changed = self.wanted.changed() => changed,
+            looked = self.looks.changed() => looked,
         }
     }
 

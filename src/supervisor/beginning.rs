@@ -86,6 +86,7 @@ impl Supervisor {
             metrics: Metrics::new(),
             ready: false,
             refusal: None,
+            looks: watch::channel(()).0,
             listen: watch::channel(settings.http.listen.clone()).0,
             http_trouble: None,
             changes: watch::channel(0).0,

@@ -129,7 +129,9 @@ pub(crate) struct Supervisor {
     ready: bool,
     /// A configuration that was refused, for STATUS.
     refusal: Option<String>,
-    /// Where HTTP is wanted; told anew with each slow look.
+    /// Tells of each slow look.
+    looks: watch::Sender<()>,
+    /// Where HTTP is wanted.
     listen: watch::Sender<Option<Listen>>,
     /// Why it is not served there.
     http_trouble: Option<String>,
@@ -147,7 +149,12 @@ impl Supervisor {
         self.reporter.clone()
     }
 
-    /// Where HTTP is to be served, told anew with each reload and each slow look.
+    /// Changes with each slow look at everything, for those who have something to look at too.
+    pub(crate) fn looks(&self) -> watch::Receiver<()> {
+        self.looks.subscribe()
+    }
+
+    /// Where HTTP is to be served, told anew with each reload.
     pub(crate) fn listen(&self) -> watch::Receiver<Option<Listen>> {
         self.listen.subscribe()
     }
@@ -225,7 +232,7 @@ impl Supervisor {
             self.watcher.resync();
             self.look_at(Change::Everything);
             self.remove_leftovers();
-            self.listen.send_modify(|_| {});
+            self.looks.send_replace(());
             if now >= self.next_check {
                 self.next_check = now + CHECK;
                 self.entries

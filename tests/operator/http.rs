@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use bed::driver::Answer;
-use bed::{Behaviour, NotifySocket, Status, eventually};
+use bed::{Behaviour, Status, eventually};
 use tonic::Code;
 
 use crate::request::{PATIENCE, ask, get, read, wait_code};
@@ -186,33 +186,6 @@ fn a_port_that_is_taken_keeps_no_driver_from_the_kubelet() {
         "{said}"
     );
     assert!(scene.registrar.logs().contains("http is not served"));
-}
-
-/// Who deletes the socket, or frees the port, tells nobody: it is seen by the slow look.
-#[test]
-fn it_is_served_anew_where_it_was_taken_away_and_where_room_was_made() {
-    let mut scene = Scene::new(&[NAME], "");
-    let notify = NotifySocket::bind(scene.node.root().join("notify.sock"));
-    // Everything is looked at each second then, and not each half minute.
-    scene.registrar = scene
-        .registrar
-        .with_env("NOTIFY_SOCKET", notify.path())
-        .with_env("WATCHDOG_USEC", "2000000");
-    scene.listen(&[NAME], &format!("unix:{}", scene.http().display()));
-    scene.registrar.start();
-    wait_code(&scene.http(), "/healthz", 200);
-    fs::remove_file(scene.http()).unwrap();
-    wait_code(&scene.http(), "/healthz", 200);
-
-    let taken = TcpListener::bind(("127.0.0.1", bed::free_port())).unwrap();
-    let address = taken.local_addr().unwrap();
-    scene.listen(&[NAME], &address.to_string());
-    assert!(scene.registrar.run_cli(["reload"]).status.success());
-    notify.wait_for_status("http is not served", SOON);
-    drop(taken);
-    eventually("it is served", SOON, || TcpStream::connect(address));
-    let served = || !stdout(&scene.registrar.run_cli(["status"])).contains("http is not served");
-    eventually("nothing is wrong with it any more", SOON, served);
 }
 
 #[test]

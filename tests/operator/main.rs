@@ -15,6 +15,7 @@ mod metrics;
 mod request;
 mod scene;
 mod status;
+mod taken_away;
 mod terminal;
 
 bed::kubelet_process!();

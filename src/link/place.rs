@@ -2,7 +2,7 @@
 
 use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,8 @@ pub(crate) enum Occupant {
     Ours(Identity),
     /// A link that dangles or a socket that nobody listens on.
     Dead,
+    /// A link that leads to our own socket, but not in our words.
+    Detour,
     /// Somebody else listens there.
     Living(String),
     /// Neither a socket nor a link.
@@ -70,7 +72,7 @@ fn vacancy(path: &Path) -> Occupant {
 /// A link may be put at `path`, or the reason why not.
 fn clear(path: &Path, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
     match occupant {
-        Occupant::Nobody | Occupant::Ours(_) | Occupant::Dead => Ok(()),
+        Occupant::Nobody | Occupant::Ours(_) | Occupant::Dead | Occupant::Detour => Ok(()),
         Occupant::Living(_) if on_live_owner == OnLiveOwner::TakeOver => Ok(()),
         Occupant::Living(owner) => Err(Obstacle::LiveOwner(owner)),
         Occupant::Alien(what) => Err(Obstacle::Alien(what)),
@@ -93,13 +95,24 @@ pub(crate) struct LinkPlace<'a> {
     pub(crate) path: PathBuf,
     /// What the link must hold to be ours.
     pub(crate) target: PathBuf,
+    /// Our own, which is served before the link is made.
+    pub(crate) socket: PathBuf,
     /// Where a new link is made before it is renamed over an old one.
     pub(crate) stage: &'a Path,
 }
 
 impl LinkPlace<'_> {
     pub(crate) fn look(&self) -> Occupant {
-        look(&self.path, |identity| self.is_ours(identity))
+        match look(&self.path, |identity| self.is_ours(identity)) {
+            Occupant::Living(_) if self.leads_to_our_socket() => Occupant::Detour,
+            occupant => occupant,
+        }
+    }
+
+    fn leads_to_our_socket(&self) -> bool {
+        let file = |found: io::Result<fs::Metadata>| found.map(|at| (at.dev(), at.ino())).ok();
+        let ours = file(fs::symlink_metadata(&self.socket));
+        ours.is_some() && file(fs::metadata(&self.path)) == ours
     }
 
     fn is_ours(&self, identity: &Identity) -> bool {

@@ -242,6 +242,7 @@ pub(crate) fn link_place<'a>(layout: &'a Layout, name: &DriverName, slot: Slot) 
     LinkPlace {
         path: layout.link(name, slot),
         target: layout.target(name),
+        socket: layout.socket(name),
         stage: layout.link_stage(),
     }
 }

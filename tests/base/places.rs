@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use bed::{Behaviour, FakeDriver, Layout, Stranger, dead_socket, stays};
+use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Stranger, dead_socket, stays};
 
 use crate::scene::{
     A_WHILE, NAME, OTHER, SOON, Scene, TAKE_OVER, in_both_layouts, is_alive, is_nothing,
@@ -76,6 +76,39 @@ fn a_link_to_a_socket_that_nobody_listens_on_is_replaced_and_the_socket_left_alo
             assert!(!is_nothing(&elsewhere(scene)));
         },
     );
+}
+
+/// Our socket by another path: a link that leads to it is nobody's but ours.
+fn in_other_words(scene: &Scene) -> PathBuf {
+    let socket = scene.node.reg_socket(NAME);
+    let directory = socket.parent().unwrap();
+    let back = Path::new("..").join(directory.file_name().unwrap());
+    directory.join(back).join(socket.file_name().unwrap())
+}
+
+#[test]
+fn a_link_to_our_own_socket_in_other_words_is_put_right() {
+    in_both_layouts(|layout| {
+        let mut scene = Scene::new(layout, &[NAME], "");
+        let link = scene.node.link(NAME);
+        symlink(in_other_words(&scene), &link).unwrap();
+        let _driver = scene.node.driver(NAME);
+        scene.registrar.start();
+        let kubelet = scene.node.kubelet();
+        scene.wait_published(NAME);
+        kubelet.wait_registered(NAME, SOON);
+        scene.phase(NAME, "registered");
+
+        let staged = scene.node.root().join("staged");
+        symlink(in_other_words(&scene), &staged).unwrap();
+        fs::rename(&staged, &link).unwrap();
+        scene.wait_published(NAME);
+        let repaired = |driver: &DriverStatus| driver.link_repairs == 1;
+        scene
+            .registrar
+            .wait_driver("it is counted", NAME, SOON, repaired);
+        scene.phase(NAME, "registered");
+    });
 }
 
 #[test]

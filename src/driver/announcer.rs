@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::CALL_CHECK;
+use super::{CALL_CHECK, Calling};
 use crate::backoff::Backoff;
 use crate::kubelet::Process;
 use crate::moment::Moment;
@@ -162,7 +162,7 @@ impl Announcer {
     }
 
     /// Asked at its time, and with every resync.
-    pub(crate) fn decide(&mut self, now: Moment, kubelet_there: bool, calling: bool) -> Verdict {
+    pub(crate) fn decide(&mut self, now: Moment, kubelet_there: bool, calling: Calling) -> Verdict {
         match self.next {
             Next::At(at) if now < at => return Verdict::Wait,
             Next::Resting if kubelet_there => {
@@ -172,7 +172,7 @@ impl Announcer {
             }
             Next::At(_) | Next::Resting => {}
         }
-        if calling {
+        if calling != Calling::Nobody {
             self.next = Next::At(now + CALL_CHECK);
             return Verdict::Wait;
         }
@@ -235,7 +235,7 @@ mod tests {
             now = announcer
                 .due()
                 .map_or(now + Duration::from_secs(30), |at| at.max(now));
-            match announcer.decide(now, there, false) {
+            match announcer.decide(now, there, Calling::Nobody) {
                 Verdict::Wait => {}
                 verdict => {
                     made.push((now.0 / 1000, verdict));
@@ -296,7 +296,10 @@ mod tests {
         for _ in 0..6 {
             announcer.refused(now);
             now = announcer.due().unwrap();
-            assert_eq!(announcer.decide(now, true, false), Verdict::Announce);
+            assert_eq!(
+                announcer.decide(now, true, Calling::Nobody),
+                Verdict::Announce
+            );
             announcer.published(now);
             seconds.push(now.0 / 1000);
         }
@@ -341,10 +344,16 @@ mod tests {
     fn never_while_a_call_is_in_progress() {
         let mut announcer = Announcer::new();
         announcer.published(Moment(0));
-        assert_eq!(announcer.decide(Moment(3000), true, true), Verdict::Wait);
-        assert_eq!(announcer.decide(Moment(6000), true, true), Verdict::Wait);
         assert_eq!(
-            announcer.decide(Moment(9000), true, false),
+            announcer.decide(Moment(3000), true, Calling::This),
+            Verdict::Wait
+        );
+        assert_eq!(
+            announcer.decide(Moment(6000), true, Calling::This),
+            Verdict::Wait
+        );
+        assert_eq!(
+            announcer.decide(Moment(9000), true, Calling::Nobody),
             Verdict::Announce
         );
     }
@@ -353,9 +362,15 @@ mod tests {
     fn rests_until_a_kubelet_shows() {
         let mut announcer = Announcer::new();
         announcer.published(Moment(0));
-        assert_eq!(announcer.decide(Moment(3000), false, false), Verdict::Wait);
+        assert_eq!(
+            announcer.decide(Moment(3000), false, Calling::Nobody),
+            Verdict::Wait
+        );
         assert_eq!(announcer.due(), None);
-        assert_eq!(announcer.decide(Moment(60_000), true, false), Verdict::Wait);
+        assert_eq!(
+            announcer.decide(Moment(60_000), true, Calling::Nobody),
+            Verdict::Wait
+        );
         assert_eq!(announcer.due(), Some(Moment(63_000)));
     }
 }

@@ -8,6 +8,17 @@ use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
 use crate::name::DriverName;
 
+/// Whom a kubelet calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Calling {
+    Nobody,
+    /// It goes through other drivers, and this one may be next: to make its link anew would only
+    /// give the kubelet more to do.
+    Others,
+    /// It has asked this driver's socket, and has not said yet how it went.
+    This,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
@@ -37,7 +48,7 @@ pub(crate) enum Event {
     /// A deadline has come, or it is time to look at everything.
     Ticked {
         kubelet_there: bool,
-        calling: bool,
+        calling: Calling,
     },
     /// By hand.
     Withdraw,

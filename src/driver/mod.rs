@@ -23,7 +23,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::announcer::Announcer;
-pub(crate) use self::event::{Effect, Event, Seen};
+pub(crate) use self::event::{Calling, Effect, Event, Seen};
 use self::footing::Footing;
 use self::phase::Phase;
 pub(crate) use self::record::Record;

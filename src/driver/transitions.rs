@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::announcer::Verdict;
 use super::{
-    CALL_CHECK, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Terms, Why, Withdrawal,
+    CALL_CHECK, Calling, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Terms, Why,
+    Withdrawal,
 };
 use crate::csi::answer::{Answer, Change};
 use crate::identity::Identity;
@@ -123,6 +124,7 @@ impl Driver {
         through: Option<&Identity>,
         told: Option<Terms>,
     ) -> Vec<Effect> {
+        self.held_until = None;
         let asked = self.asked.take();
         let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.name));
         // A kubelet de-registers what it found through a link that is no longer there. If it has
@@ -147,6 +149,7 @@ impl Driver {
         error: String,
         now: Moment,
     ) -> Vec<Effect> {
+        self.held_until = None;
         self.asked = None;
         if let Standing::Registered(registration) = &self.standing
             && registration.kubelet == kubelet
@@ -210,7 +213,7 @@ impl Driver {
     pub(super) fn ticked(
         &mut self,
         kubelet_there: bool,
-        calling: bool,
+        calling: Calling,
         now: Moment,
     ) -> Vec<Effect> {
         self.not_before = self.not_before.filter(|at| now < *at);
@@ -226,7 +229,7 @@ impl Driver {
             return Vec::new();
         }
         if let Some(news) = self.owed() {
-            if calling {
+            if calling == Calling::This {
                 self.held_until = Some(now + CALL_CHECK);
                 return Vec::new();
             }

@@ -115,8 +115,7 @@ impl Kubelets {
         self.telling = Some((since, now));
     }
 
-    /// A kubelet goes through many drivers, and one that it has not called yet may be next: to
-    /// make its link anew would only give the kubelet more to do.
+    /// A kubelet goes through many drivers, and one that it has not called yet may be next.
     pub(crate) fn is_busy(&self, now: Moment) -> bool {
         self.telling
             .is_some_and(|(since, last)| now - last < PAUSE && now - since < LONGEST_WAIT)

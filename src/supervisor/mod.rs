@@ -39,7 +39,7 @@ use crate::config::{Listen, Settings};
 use crate::csi::contact::Contact;
 use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
-use crate::driver::Event;
+use crate::driver::{Calling, Event};
 use crate::link::layout::Layout;
 use crate::link::sweep::Unclaimed;
 use crate::memory;
@@ -203,11 +203,14 @@ impl Supervisor {
     /// Whether a kubelet is there costs a look at /proc, and is the same for all who are ticked at
     /// once.
     fn tick_with(&mut self, id: &DriverId, kubelet_there: bool) {
-        let called = self
-            .entries
-            .get(id)
-            .is_some_and(|entry| entry.desk.is_calling());
-        let calling = called || self.kubelets.is_busy(self.now());
+        let entry = self.entries.get(id);
+        let calling = if entry.is_some_and(|entry| entry.desk.is_calling()) {
+            Calling::This
+        } else if self.kubelets.is_busy(self.now()) {
+            Calling::Others
+        } else {
+            Calling::Nobody
+        };
         self.apply(
             id,
             Event::Ticked {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, name, registered, terms};
 use crate::csi::answer::Answer;
 use crate::driver::phase::Phase::{self, *};
-use crate::driver::{Driver, Effect, Event, Seen, Terms};
+use crate::driver::{Calling, Driver, Effect, Event, Seen, Terms};
 use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::obstacle::Obstacle;
@@ -132,7 +132,7 @@ fn every_phase_with_every_event_leads_where_the_table_says() {
                     tried.apply(
                         Event::Ticked {
                             kubelet_there: true,
-                            calling: false,
+                            calling: Calling::Nobody,
                         },
                         at.max(NOW),
                     );
@@ -169,7 +169,7 @@ fn an_announcement_that_is_owed_waits_for_a_call_to_end() {
     tried.apply(
         Event::Ticked {
             kubelet_there: true,
-            calling: true,
+            calling: Calling::This,
         },
         NOW,
     );
@@ -182,7 +182,7 @@ fn an_announcement_that_is_owed_waits_for_a_call_to_end() {
     tried.apply(
         Event::Ticked {
             kubelet_there: true,
-            calling: false,
+            calling: Calling::Nobody,
         },
         later,
     );
@@ -199,7 +199,7 @@ fn a_registered_driver_is_not_announced_however_often_it_is_looked_at() {
         let now = NOW + Duration::from_secs(60 * minute);
         let ticked = Event::Ticked {
             kubelet_there: true,
-            calling: false,
+            calling: Calling::Nobody,
         };
         tried.apply(ticked, now);
     }
@@ -253,7 +253,7 @@ fn a_driver_that_is_gone_for_too_long_is_withdrawn_until_it_comes_back() {
     tried.apply(
         Event::Ticked {
             kubelet_there: true,
-            calling: false,
+            calling: Calling::Nobody,
         },
         at,
     );
@@ -329,12 +329,37 @@ fn a_link_to_a_socket_that_others_serve_is_theirs_unless_it_was_ours_before() {
     }
 }
 
+/// What is owed waits for a call about this very driver, and no longer than that; what is only
+/// tried again waits for calls about others, too.
+#[test]
+fn what_is_owed_is_not_held_up_by_calls_about_others() {
+    let ticked = |calling| Event::Ticked {
+        kubelet_there: true,
+        calling,
+    };
+    let mut tried = Tried::new(in_phase(Registered));
+    tried.apply(Event::Reannounce, NOW);
+    tried.apply(ticked(Calling::This), NOW);
+    assert_eq!(letters(&tried.effects), "");
+    assert!(tried.driver.deadline() > Some(NOW));
+    tried.apply(registered(), NOW);
+    assert!(tried.driver.deadline() <= Some(NOW));
+    tried.apply(ticked(Calling::Others), NOW);
+    assert_eq!(letters(&tried.effects), "a");
+
+    let late = NOW + Duration::from_secs(60);
+    let mut tried = Tried::new(in_phase(WaitingForKubelet));
+    tried.apply(ticked(Calling::Others), late);
+    assert_eq!(letters(&tried.effects), "");
+    assert!(tried.driver.deadline() > Some(late));
+}
+
 /// An announcement that had to wait is not made for another link than the one that was meant.
 #[test]
 fn an_announcement_by_hand_goes_with_its_link() {
     let busy = Event::Ticked {
         kubelet_there: true,
-        calling: true,
+        calling: Calling::This,
     };
     let mut tried = Tried::new(in_phase(WaitingForKubelet));
     tried.apply(Event::Reannounce, NOW);
@@ -345,7 +370,7 @@ fn an_announcement_by_hand_goes_with_its_link() {
     tried.apply(
         Event::Ticked {
             kubelet_there: true,
-            calling: false,
+            calling: Calling::Nobody,
         },
         NOW + Duration::from_secs(4),
     );
@@ -375,7 +400,7 @@ fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
     tried.apply(
         Event::Ticked {
             kubelet_there: true,
-            calling: false,
+            calling: Calling::Nobody,
         },
         NOW,
     );

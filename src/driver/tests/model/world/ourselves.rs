@@ -3,7 +3,7 @@
 use super::{Missing, News, World, Written, process};
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::tests::scenario::terms;
-use crate::driver::{Driver, Event, Seen};
+use crate::driver::{Calling, Driver, Event, Seen};
 use crate::identity::Identity;
 use crate::link::layout::Slot;
 
@@ -100,6 +100,11 @@ impl World {
             .as_ref()
             .and_then(|kubelet| kubelet.call)
             .is_some_and(|call| call.connected);
+        let calling = if calling {
+            Calling::This
+        } else {
+            Calling::Nobody
+        };
         self.apply(Event::Ticked {
             kubelet_there,
             calling,

@@ -118,11 +118,13 @@ impl NdrFlags {
     fn put_http(&self, overrides: &mut Overrides) -> Result<(), NdrError> {
         let port = self.health_port.filter(|port| *port > 0);
         match (&self.http_endpoint, port) {
-            (Some(_), Some(_)) => return Err(NdrError::TwoAddresses),
+            (Some(endpoint), Some(_)) if !endpoint.is_empty() => {
+                return Err(NdrError::TwoAddresses);
+            }
             (Some(endpoint), None) => {
                 overrides.set("--http-endpoint", &["http", "listen"], address(endpoint));
             }
-            (None, Some(port)) => {
+            (_, Some(port)) => {
                 overrides.set("--health-port", &["http", "listen"], everywhere(&port));
             }
             (None, None) => {}

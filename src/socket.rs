@@ -130,10 +130,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         assert!(!is_alive(&path));
-        let listener = StdListener::bind(&path).unwrap();
-        assert!(is_alive(&path));
-        drop(listener);
+        // Never listened on: a child that another test forks has a copy of it for a moment.
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let dead = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+        bind(dead.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
         assert!(!is_alive(&path));
+        fs::remove_file(&path).unwrap();
+        let _listener = StdListener::bind(&path).unwrap();
+        assert!(is_alive(&path));
     }
 
     #[test]

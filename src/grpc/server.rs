@@ -258,3 +258,32 @@ async fn idled(touched: &tokio::sync::Notify, limits: Limits) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With a clock that jumps to the next deadline.
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_nothing_is_closed_soon_and_who_has_asked_is_borne_for_longer() {
+        let limits = Limits {
+            connections: 1,
+            first: Duration::from_secs(5),
+            idle: Duration::from_secs(300),
+        };
+        let started = Instant::now();
+        let busy = Busy::default();
+        idled(&busy.0.touched, limits).await;
+        assert_eq!(started.elapsed().as_secs(), 5);
+
+        let started = Instant::now();
+        busy.touch();
+        let again = busy.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(200)).await;
+            again.touch();
+        });
+        idled(&busy.0.touched, limits).await;
+        assert_eq!(started.elapsed().as_secs(), 500);
+    }
+}

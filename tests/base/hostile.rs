@@ -205,13 +205,14 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 #[test]
 fn a_driver_that_floods_us_does_not_keep_others_waiting() {
     let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], QUICK);
+    scene.phase(NAME, "waiting-for-driver");
+    let before = scene.registrar.rss_kb();
     let _flood = Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
     let kubelet = scene.node.kubelet();
     scene.reason(NAME, "waiting-for-driver", "");
     let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     scene.phase(OTHER, "registered");
-    let before = scene.registrar.rss_kb();
     never("memory grows", Duration::from_secs(2), || {
         scene.registrar.rss_kb() > before + 16 * 1024
     });

@@ -94,6 +94,12 @@ fn another_user_cannot_connect_to_the_registration_or_the_control_socket() {
             "{}: {heard}",
             path.display()
         );
+        // It is the socket's own mode that says no, not that of a directory on the way.
+        let open = path.with_file_name("open.sock");
+        bed::dead_socket(&open);
+        fs::set_permissions(&open, Permissions::from_mode(0o666)).unwrap();
+        let heard = as_nobody(&open, PREFACE, &[]);
+        assert!(heard.contains("ConnectionRefused"), "{heard}");
     }
 }
 

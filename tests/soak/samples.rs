@@ -45,10 +45,15 @@ impl Samples {
         });
     }
 
+    /// There are as many as it takes to tell.
+    pub(crate) fn suffice(&self) -> bool {
+        self.0.len() >= FEWEST
+    }
+
     /// Over the second half nothing grew by more than chance.
     #[track_caller]
     pub(crate) fn are_flat(&self) {
-        assert!(self.0.len() >= FEWEST, "{} samples", self.0.len());
+        assert!(self.suffice(), "{} samples", self.0.len());
         let half = &self.0[self.0.len() / 2..];
         let rise = |value: fn(&Sample) -> f64| rise(half, value);
         let memory = rise(|sample| sample.private_kb as f64);

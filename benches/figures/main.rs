@@ -116,7 +116,7 @@ fn run(row: Row, contender: &Contender, quick: bool, growth: &mut Vec<Cost>) -> 
         Row::GetInfo => asking::measure(contender, if quick { 1 } else { 5 }).into(),
         Row::Memory => grow(contender, quick, growth),
         Row::Wakeups => {
-            let (windows, seconds) = if quick { (1, 5) } else { (3, 60) };
+            let (windows, seconds) = if quick { (1, 5) } else { (6, 60) };
             let counts: Vec<usize> = row.figures().filter_map(|figure| figure.drivers).collect();
             idling::measure(contender, &counts, windows, Duration::from_secs(seconds))
         }

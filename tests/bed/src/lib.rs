@@ -50,7 +50,7 @@ pub mod wire;
 mod worker;
 
 pub use crowd::{Crowd, Turn};
-pub use dead_socket::dead_socket;
+pub use dead_socket::{dead_socket, try_dead_socket};
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
 pub use eventually::{eventually, never, stays};

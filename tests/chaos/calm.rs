@@ -27,6 +27,7 @@ const MORE_KB: u64 = 8 << 10;
 pub(crate) struct Footprint {
     descriptors: usize,
     private_kb: u64,
+    threads: u64,
 }
 
 impl Scene {
@@ -160,6 +161,7 @@ impl Scene {
         Footprint {
             descriptors: self.registrar.fd_count(),
             private_kb: self.registrar.private_kb(),
+            threads: self.registrar.thread_count(),
         }
     }
 
@@ -171,6 +173,7 @@ impl Scene {
             let now = self.footprint();
             if now.descriptors <= usual.descriptors + MORE_DESCRIPTORS
                 && now.private_kb <= usual.private_kb + MORE_KB
+                && now.threads <= usual.threads
             {
                 break;
             }

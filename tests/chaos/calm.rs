@@ -11,7 +11,7 @@ use crate::disk::{Disk, disperse};
 use crate::fault::Directory;
 use crate::happening::CROWD;
 use crate::party::Party;
-use crate::scene::{SOON, Scene, inode};
+use crate::scene::{SOON, Scene};
 
 /// A look at the status is a process of its own, so not at every moment.
 const LOOK_AGAIN: Duration = Duration::from_millis(60);
@@ -36,26 +36,21 @@ impl Scene {
         for disk in Disk::ALL {
             self.free(disk);
         }
-        for (path, directory) in self.covered.drain(..).rev() {
+        self.check_squatters();
+        while let Some((path, directory)) = self.covered.pop() {
             self.mounts.as_mut().unwrap().unmount(&path);
             // It may have come up on what was mounted there.
             if let Directory::Plugin(which) = directory {
                 self.parties[which].is_harmed();
             }
+            self.check_squatters();
         }
         let mut crowded = self.shared_directories();
         crowded.push(self.node.plugins_dir());
         crowded
             .iter()
             .for_each(|directory| disperse(directory, CROWD));
-        for taken in self.squatters.drain(..) {
-            // What was dead may have been replaced, and that is not the test's to remove.
-            if inode(&taken.path) == Some(taken.inode) {
-                fs::remove_dir(&taken.path)
-                    .or_else(|_| fs::remove_file(&taken.path))
-                    .unwrap();
-            }
-        }
+        self.drive_out_squatters();
         if let Some(limit) = self.limit.take() {
             self.set_limit(limit);
         }

@@ -96,12 +96,13 @@ pub(crate) fn disperse(directory: &Path, name: &str) {
 /// A fault may be in the way of another, which then does not happen.
 pub(crate) fn is_in_the_way(error: &io::Error) -> bool {
     use io::ErrorKind::{
-        AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound,
+        AddrInUse, AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound,
         ReadOnlyFilesystem, ResourceBusy, StorageFull,
     };
     matches!(
         error.kind(),
-        AlreadyExists
+        AddrInUse
+            | AlreadyExists
             | DirectoryNotEmpty
             | IsADirectory
             | NotADirectory
@@ -112,12 +113,12 @@ pub(crate) fn is_in_the_way(error: &io::Error) -> bool {
     )
 }
 
-/// Goes on where a fault is in the way.
+/// Goes on where a fault is in the way, and has nothing then.
 #[track_caller]
-pub(crate) fn attempt(result: io::Result<()>) {
-    if let Err(error) = result
-        && !is_in_the_way(&error)
-    {
-        panic!("{error}");
+pub(crate) fn attempt<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Ok(done) => Some(done),
+        Err(error) if is_in_the_way(&error) => None,
+        Err(error) => panic!("{error}"),
     }
 }

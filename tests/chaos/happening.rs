@@ -1,8 +1,6 @@
 //! How each fault is made to happen.
 
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixListener;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,8 +9,8 @@ use nix::sys::signal::Signal;
 use tonic::Code;
 
 use crate::disk::{Disk, attempt, crowd};
-use crate::fault::{Directory, Fault, Place, Squatter, Victim, Which};
-use crate::scene::{Scene, Taken, inode};
+use crate::fault::{Directory, Fault, Place, Victim, Which};
+use crate::scene::Scene;
 
 pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
@@ -74,7 +72,7 @@ impl Fault {
                 scene.kill();
                 scene.start(Some(scarce));
             }
-            Fault::Deleted(victim) => victim.delete(scene),
+            Fault::Deleted(victim) => drop(victim.delete(scene)),
             Fault::Squatted(place, squatter) => {
                 let path = match place {
                     Place::Link(which) => scene.link(which),
@@ -110,29 +108,38 @@ impl Fault {
 }
 
 impl Victim {
-    fn delete(self, scene: &mut Scene) {
-        match self {
-            Victim::Link(which) => attempt(fs::remove_file(scene.link(which))),
-            Victim::RegSock(which) => attempt(fs::remove_file(scene.reg_socket(which))),
+    /// Tells whether it was there, and is not any more.
+    fn delete(self, scene: &mut Scene) -> bool {
+        let file = match self {
+            Victim::Link(which) => scene.link(which),
+            Victim::RegSock(which) => scene.reg_socket(which),
             Victim::CsiSock(which) => {
                 let party = scene.party(which);
                 party.is_harmed();
-                attempt(fs::remove_file(party.socket()));
+                party.socket().clone()
             }
             Victim::PluginDirectory(which) => {
                 let party = scene.party(which);
                 party.is_harmed();
-                attempt(fs::remove_dir_all(party.socket().parent().unwrap()));
+                let directory = party.socket().parent().unwrap();
+                return attempt(fs::remove_dir_all(directory)).is_some();
             }
-            Victim::RegistryDir => scene.unseen(|scene| {
-                let directory = scene.node.registry_dir();
-                delete_shared(scene, &directory);
-            }),
-            Victim::PluginsRegistry => scene.unseen(|scene| {
-                let directory = scene.node.kubelet_registry_dir();
-                scene.kubelet_is_blind |= delete_shared(scene, &directory);
-            }),
-        }
+            Victim::RegistryDir => {
+                return scene.unseen(|scene| {
+                    let directory = scene.node.registry_dir();
+                    delete_shared(scene, &directory)
+                });
+            }
+            Victim::PluginsRegistry => {
+                return scene.unseen(|scene| {
+                    let directory = scene.node.kubelet_registry_dir();
+                    let deleted = delete_shared(scene, &directory);
+                    scene.kubelet_is_blind |= deleted;
+                    deleted
+                });
+            }
+        };
+        scene.take_away(&file, |path| fs::remove_file(path))
     }
 }
 
@@ -145,48 +152,13 @@ fn delete_shared(scene: &mut Scene, directory: &Path) -> bool {
     {
         return false;
     }
-    let before = inode(directory);
-    attempt(fs::remove_dir_all(directory));
-    let gone = before.is_some() && inode(directory).is_none();
+    let gone = scene.take_away(directory, |path| fs::remove_dir_all(path));
     if gone {
         scene.sentinels.forget(directory);
         // It may have been made anew, and deleted once more, in one round.
         scene.bare.insert(directory.to_owned());
     }
     gone
-}
-
-impl Squatter {
-    /// Takes the place, whoever is there.
-    fn take(self, scene: &mut Scene, path: &Path) {
-        attempt(fs::remove_file(path));
-        let listener = match self {
-            Squatter::Living => UnixListener::bind(path).ok(),
-            Squatter::Dead => {
-                drop(UnixListener::bind(path));
-                None
-            }
-            Squatter::Dangling => {
-                attempt(symlink("/nowhere/x-reg.sock", path));
-                None
-            }
-            Squatter::File => {
-                attempt(File::create_new(path).map(drop));
-                None
-            }
-            Squatter::Directory => {
-                attempt(fs::create_dir(path));
-                None
-            }
-        };
-        if let Some(inode) = inode(path) {
-            scene.squatters.push(Taken {
-                path: path.to_owned(),
-                inode,
-                _listener: listener,
-            });
-        }
-    }
 }
 
 fn mount_over(scene: &mut Scene, directory: Directory) {
@@ -208,5 +180,6 @@ fn lose_events(scene: &mut Scene, which: Which) {
         let path = directory.join("flood");
         attempt(fs::write(&path, "").and_then(|()| fs::remove_file(&path)));
     }
-    attempt(fs::remove_file(scene.link(which)));
+    let link = scene.link(which);
+    scene.take_away(&link, |path| fs::remove_file(path));
 }

@@ -17,6 +17,7 @@ mod happening;
 mod party;
 mod run;
 mod scene;
+mod squatter;
 mod strays;
 
 use std::thread;

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +17,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use crate::disk::Disk;
 use crate::fault::{DRIVERS, Directory, Scarce, Terms, Which};
 use crate::party::Party;
+use crate::squatter::Taken;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
 /// Sets the wall clock of the process that it is loaded into, from the Debian package faketime.
@@ -51,13 +50,6 @@ pub(crate) struct Scene {
     pub(crate) kubelet_is_down: bool,
     /// It watches a directory that was deleted.
     pub(crate) kubelet_is_blind: bool,
-}
-
-/// A place of ours that somebody else has taken.
-pub(crate) struct Taken {
-    pub(crate) path: PathBuf,
-    pub(crate) inode: (u64, u64),
-    pub(crate) _listener: Option<UnixListener>,
 }
 
 impl Scene {
@@ -184,13 +176,14 @@ impl Scene {
     }
 
     /// Does something that the registrar sees only when it is over.
-    pub(crate) fn unseen(&mut self, act: impl FnOnce(&mut Scene)) {
+    pub(crate) fn unseen<T>(&mut self, act: impl FnOnce(&mut Scene) -> T) -> T {
         let frozen = self.registrar_is_frozen;
         self.freeze();
-        act(self);
+        let done = act(self);
         if !frozen {
             self.thaw();
         }
+        done
     }
 
     /// It is up, and neither stopped nor still on its way.
@@ -248,12 +241,6 @@ impl Scene {
     pub(crate) fn reg_socket(&self, which: Which) -> PathBuf {
         self.node.reg_socket(&self.parties[which].name())
     }
-}
-
-/// What tells a file from another of its name.
-pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
-    let found = fs::symlink_metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
 }
 
 fn terms(dice: &mut Dice, root: bool) -> Terms {

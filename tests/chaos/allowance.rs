@@ -2,7 +2,8 @@
 
 use bed::kubelet::Counts;
 
-use crate::fault::{DRIVERS, Fault, Place, Squatter, Victim};
+use crate::disk::Disk;
+use crate::fault::{DRIVERS, Fault, Need, Place, Squatter, Victim};
 
 /// Registrations and de-registrations that the faults so far justify.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +53,9 @@ fn cost(fault: Fault) -> (usize, usize) {
         Fault::Deleted(Victim::PluginsRegistry) => (DRIVERS, DRIVERS),
         // A kubelet that dials a foreign socket comes through to ours when that takes its place, and
         // only then sees that the link is another one.
-        Fault::Squatted(Place::Link(_), Squatter::Living | Squatter::Dead) => (2, 2),
+        Fault::Squatted(Place::Link(_), Squatter::Living | Squatter::Dead)
+        | Fault::NoSpace(Disk::Kubelet, Need::Dead(_))
+        | Fault::ReadOnly(Disk::Kubelet, Need::Dead(_)) => (2, 2),
         Fault::Deleted(Victim::Link(_))
         | Fault::Squatted(Place::Link(_), _)
         | Fault::EventsLost(_)

@@ -96,13 +96,14 @@ pub(crate) fn disperse(directory: &Path, name: &str) {
 /// A fault may be in the way of another, which then does not happen.
 pub(crate) fn is_in_the_way(error: &io::Error) -> bool {
     use io::ErrorKind::{
-        AddrInUse, AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound,
-        ReadOnlyFilesystem, ResourceBusy, StorageFull,
+        AddrInUse, AlreadyExists, ConnectionRefused, DirectoryNotEmpty, IsADirectory,
+        NotADirectory, NotFound, ReadOnlyFilesystem, ResourceBusy, StorageFull,
     };
     matches!(
         error.kind(),
         AddrInUse
             | AlreadyExists
+            | ConnectionRefused
             | DirectoryNotEmpty
             | IsADirectory
             | NotADirectory

@@ -37,10 +37,10 @@ pub(crate) enum Fault {
     Deleted(Victim),
     Squatted(Place, Squatter),
     MountedOver(Directory),
-    ReadOnly(Disk),
-    NoSpace(Disk),
-    /// So many descriptors more than are open.
-    FewDescriptors(u64),
+    ReadOnly(Disk, Need),
+    NoSpace(Disk, Need),
+    /// So many descriptors more than are open, while callers come and this driver restarts.
+    FewDescriptors(u64, Which),
     /// The kernel's queue of events is full; what happens after that is told to nobody.
     EventsLost(Which),
     /// The wall clock is off by so many seconds.
@@ -65,6 +65,15 @@ pub(crate) enum Victim {
     PluginDirectory(Which),
     RegistryDir,
     PluginsRegistry,
+}
+
+/// Why the registrar has to write where it cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It starts anew.
+    Restart,
+    /// What it has there for this driver is dead.
+    Dead(Which),
 }
 
 /// A place of ours that somebody else takes.
@@ -114,7 +123,7 @@ impl Fault {
 
     fn any(dice: &mut Dice) -> Fault {
         let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
-        match dice.below(34) {
+        match dice.below(35) {
             0 => Fault::DriverKilled(which),
             1 => Fault::DriverStopped(which),
             2 => Fault::DriverMute(which),
@@ -136,8 +145,8 @@ impl Fault {
             19 => Fault::OurSigstop,
             20 => Fault::OurReload,
             21 => Fault::OurStartWithout(dice.pick(&[Scarce::Instances, Scarce::Watches])),
-            22..=24 => Fault::Deleted(Victim::any(dice, which)),
-            25 | 26 => Fault::Squatted(
+            22..=25 => Fault::Deleted(Victim::any(dice, which)),
+            26 | 27 => Fault::Squatted(
                 dice.pick(&[Place::Link(which), Place::Socket(which)]),
                 dice.pick(&[
                     Squatter::Living,
@@ -147,13 +156,22 @@ impl Fault {
                     Squatter::Directory,
                 ]),
             ),
-            27 => Fault::MountedOver(dice.pick(&[Directory::Registry, Directory::Plugin(which)])),
+            28 => Fault::MountedOver(dice.pick(&[Directory::Registry, Directory::Plugin(which)])),
             // A file system with a file open for writing, such as our lock, cannot be made read-only.
-            28 => Fault::ReadOnly(dice.pick(&[Disk::Storage, Disk::Kubelet])),
-            29 => Fault::NoSpace(dice.pick(&Disk::ALL)),
-            30 => Fault::FewDescriptors(dice.below(3)),
-            31 => Fault::EventsLost(which),
-            32 => Fault::ClockSteps(dice.pick(&[-1_000_000, -70, 90, 2_000_000])),
+            29 => dice.pick(&[
+                Fault::ReadOnly(Disk::Storage, Need::Restart),
+                Fault::ReadOnly(Disk::Storage, Need::Dead(which)),
+                Fault::ReadOnly(Disk::Kubelet, Need::Dead(which)),
+            ]),
+            30 => dice.pick(&[
+                Fault::NoSpace(Disk::Storage, Need::Restart),
+                Fault::NoSpace(Disk::Storage, Need::Dead(which)),
+                Fault::NoSpace(Disk::Kubelet, Need::Dead(which)),
+                Fault::NoSpace(Disk::Run, Need::Restart),
+            ]),
+            31 => Fault::FewDescriptors(dice.below(3), which),
+            32 => Fault::EventsLost(which),
+            33 => Fault::ClockSteps(dice.pick(&[-1_000_000, -70, 90, 2_000_000])),
             _ => Fault::Crowd,
         }
     }
@@ -162,10 +180,13 @@ impl Fault {
         let registry_is_ours = terms.layout == Layout::TwoDirectories;
         match self {
             Fault::Deleted(Victim::RegistryDir) => registry_is_ours,
-            Fault::MountedOver(Directory::Registry) => registry_is_ours && terms.root,
+            // Otherwise nothing of ours is on storage.
+            Fault::MountedOver(Directory::Registry)
+            | Fault::ReadOnly(Disk::Storage, _)
+            | Fault::NoSpace(Disk::Storage, _) => registry_is_ours && terms.root,
             Fault::MountedOver(Directory::Plugin(_))
-            | Fault::ReadOnly(_)
-            | Fault::NoSpace(_)
+            | Fault::ReadOnly(..)
+            | Fault::NoSpace(..)
             | Fault::OurStartWithout(_) => terms.root,
             Fault::ClockSteps(_) => terms.clock,
             _ => true,

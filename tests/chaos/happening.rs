@@ -1,24 +1,29 @@
 //! How each fault is made to happen.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use bed::driver::{Answer, Call, Listening};
-use nix::sys::signal::Signal;
+use bed::{eventually, never};
 use tonic::Code;
 
+use crate::clock;
 use crate::disk::{Disk, attempt, crowd};
-use crate::fault::{Directory, Fault, Place, Victim, Which};
-use crate::scene::Scene;
+use crate::fault::{Directory, Fault, Need, Place, Squatter, Victim, Which};
+use crate::scene::{CONTROL_SOCKET, SOON, Scene};
 
 pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
-/// Each file is four events or more, and the kernel queues 16,384 (fs.inotify.max_queued_events).
-const FLOOD: usize = 6000;
+/// So many call while there are few descriptors, on each socket.
+const CALLERS: usize = 4;
+/// More than the registrar takes to serve a socket that it can make.
+const A_WHILE: Duration = Duration::from_millis(300);
 
 impl Fault {
-    pub(crate) fn happen(self, scene: &mut Scene) {
+    /// Tells whether it happened: another fault may be in the way.
+    pub(crate) fn happen(self, scene: &mut Scene) -> bool {
         scene.start_if_ended();
         match self {
             Fault::DriverKilled(which) => scene.party(which).kill(),
@@ -63,39 +68,39 @@ impl Fault {
                 scene.stop();
                 scene.start(None);
             }
-            Fault::OurSigstop => scene.freeze(),
-            // Nobody sends it before the daemon is ready, and until then it would be the end.
-            Fault::OurReload if scene.registrar_answers() => {
-                scene.registrar.signal(Signal::SIGHUP);
+            Fault::OurSigstop => {
+                scene.freeze();
+                return scene.registrar_is_frozen;
             }
+            Fault::OurReload => drop(scene.reload()),
             Fault::OurStartWithout(scarce) => {
                 scene.kill();
                 scene.start(Some(scarce));
             }
-            Fault::Deleted(victim) => drop(victim.delete(scene)),
+            Fault::Deleted(victim) => return victim.delete(scene),
             Fault::Squatted(place, squatter) => {
                 let path = match place {
                     Place::Link(which) => scene.link(which),
                     Place::Socket(which) => scene.reg_socket(which),
                 };
-                scene.unseen(|scene| squatter.take(scene, &path));
+                return scene.unseen(|scene| squatter.take(scene, &path));
             }
-            Fault::MountedOver(directory) => mount_over(scene, directory),
-            Fault::ReadOnly(disk) => {
-                let mounts = scene.mounts.as_ref().unwrap();
-                mounts.read_only(&disk.path(&scene.node), true).unwrap();
+            Fault::MountedOver(directory) => return mount_over(scene, directory),
+            Fault::ReadOnly(disk, need) => {
+                return need.arise(scene, disk, |scene| {
+                    let mounts = scene.mounts.as_ref().unwrap();
+                    mounts.read_only(&disk.path(&scene.node), true).unwrap();
+                });
             }
-            Fault::NoSpace(disk) => {
-                scene.run_was_full |= disk == Disk::Run;
-                disk.fill(&scene.node);
+            Fault::NoSpace(disk, need) => {
+                return need.arise(scene, disk, |scene| {
+                    scene.run_was_full |= disk == Disk::Run;
+                    disk.fill(&scene.node);
+                });
             }
-            // A daemon on its way up, with no room at all, would rightly give up.
-            Fault::FewDescriptors(more) if scene.registrar_answers() => {
-                scene.limit_descriptors(more);
-            }
-            Fault::OurReload | Fault::FewDescriptors(_) => {}
-            Fault::EventsLost(which) => scene.unseen(|scene| lose_events(scene, which)),
-            Fault::ClockSteps(seconds) => scene.set_clock(seconds),
+            Fault::FewDescriptors(more, which) => take_descriptors(scene, more, which),
+            Fault::EventsLost(which) => return lose_events(scene, which),
+            Fault::ClockSteps(seconds) => step_clock(scene, seconds),
             Fault::Crowd => {
                 let mut directories = scene.shared_directories();
                 directories.push(scene.node.plugins_dir());
@@ -104,6 +109,22 @@ impl Fault {
                 }
             }
         }
+        true
+    }
+
+    /// Waits until the registrar has met the fault, which came alone after so many bytes of its log.
+    pub(crate) fn wait_met(self, scene: &mut Scene, before: usize) {
+        let words = match self {
+            Fault::NoSpace(Disk::Storage, need) | Fault::ReadOnly(Disk::Storage, need) => {
+                return need.stays(scene);
+            }
+            Fault::NoSpace(..) => "(os error 28)",
+            Fault::ReadOnly(..) => "(os error 30)",
+            Fault::FewDescriptors(..) => "(os error 24)",
+            _ => return,
+        };
+        let what = format!("{self:?} is met");
+        eventually(&what, SOON, || scene.has_said(before, words));
     }
 }
 
@@ -161,25 +182,121 @@ fn delete_shared(scene: &mut Scene, directory: &Path) -> bool {
     gone
 }
 
-fn mount_over(scene: &mut Scene, directory: Directory) {
+impl Need {
+    /// Harms the disk, and leaves the registrar something to do there. Tells whether it did.
+    fn arise(self, scene: &mut Scene, disk: Disk, harm: impl FnOnce(&mut Scene)) -> bool {
+        // Room for what follows, and a disk that cannot be written to cannot be filled.
+        scene.free(disk);
+        match self {
+            Need::Restart => {
+                scene.kill();
+                harm(scene);
+                scene.start(None);
+                true
+            }
+            Need::Dead(which) => {
+                let path = match disk {
+                    Disk::Kubelet => scene.link(which),
+                    Disk::Storage | Disk::Run => scene.reg_socket(which),
+                };
+                scene.unseen(|scene| {
+                    let taken = Squatter::Dead.take(scene, &path);
+                    harm(scene);
+                    taken
+                })
+            }
+        }
+    }
+
+    /// Nobody serves a registration socket that cannot be made. The registrar does not tell: the
+    /// driver is registered all the same.
+    fn stays(self, scene: &mut Scene) {
+        let which = match self {
+            Need::Restart => 0,
+            Need::Dead(which) => which,
+        };
+        scene.rouse();
+        let socket = scene.reg_socket(which);
+        never("it is served", A_WHILE, || {
+            UnixStream::connect(&socket).is_ok()
+        });
+    }
+}
+
+fn mount_over(scene: &mut Scene, directory: Directory) -> bool {
     let path = match directory {
         Directory::Registry => scene.node.registry_dir(),
         Directory::Plugin(which) => scene.parties[which].socket().parent().unwrap().to_owned(),
     };
-    if path.is_dir() {
-        scene.mounts.as_mut().unwrap().tmpfs(&path, 1000, 1 << 20);
-        scene.covered.push((path, directory));
-        scene.registry_was_hidden |= directory == Directory::Registry;
+    if !path.is_dir() {
+        return false;
     }
+    scene.mounts.as_mut().unwrap().tmpfs(&path, 1000, 1 << 20);
+    scene.covered.push((path, directory));
+    scene.registry_was_hidden |= directory == Directory::Registry;
+    true
 }
 
-fn lose_events(scene: &mut Scene, which: Which) {
-    scene.free(Disk::Storage);
-    let directory = scene.parties[which].socket().parent().unwrap().to_owned();
-    for _ in 0..FLOOD {
-        let path = directory.join("flood");
-        attempt(fs::write(&path, "").and_then(|()| fs::remove_file(&path)));
+/// Leaves the registrar few, and has it need more: for callers, and for a driver that is back.
+fn take_descriptors(scene: &mut Scene, more: u64, which: Which) {
+    scene.rouse();
+    scene.limit_descriptors(more);
+    for socket in [
+        scene.in_runtime_dir(CONTROL_SOCKET),
+        scene.reg_socket(which),
+    ] {
+        let calls = (0..CALLERS).map(|_| attempt(UnixStream::connect(&socket)));
+        scene.callers.extend(calls.flatten());
     }
-    let link = scene.link(which);
-    scene.take_away(&link, |path| fs::remove_file(path));
+    scene.party(which).restart();
+}
+
+/// Fills the kernel's queue of events while the registrar does not read it, and then removes a link.
+fn lose_events(scene: &mut Scene, which: Which) -> bool {
+    let was_frozen = scene.registrar_is_frozen;
+    if !was_frozen {
+        scene.rouse();
+    }
+    scene.free(Disk::Storage);
+    let before = scene.log_length();
+    scene.unseen(|scene| {
+        // Watched at all times, for drivers are discovered there.
+        let path = scene.node.plugins_dir().join("flood");
+        for _ in 0..flood() {
+            fs::write(&path, "").unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+        let link = scene.link(which);
+        scene.take_away(&link, |path| fs::remove_file(path));
+    });
+    if scene.is_short_of_inotify || was_frozen {
+        return false;
+    }
+    eventually("it notices that events were lost", SOON, || {
+        scene.has_said(before, "events were lost")
+    });
+    true
+}
+
+/// More files than the queue has room for. The registrar asks for two events of each: it comes, and
+/// it goes.
+fn flood() -> usize {
+    let queued = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let queued: usize = queued.trim().parse().unwrap();
+    queued / 2 + 100
+}
+
+/// Sets the clock, and has the registrar read it.
+fn step_clock(scene: &mut Scene, seconds: i64) {
+    scene.rouse();
+    scene.set_clock(seconds);
+    let line = scene.reload();
+    // Without a descriptor the clock's file cannot be read either.
+    if scene.limit.is_none() {
+        let error = clock::error_of(&line);
+        assert!(
+            (error - seconds).abs() < seconds.abs() / 2,
+            "the clock is off by {error} s and not by {seconds}"
+        );
+    }
 }

@@ -11,9 +11,11 @@
 
 mod allowance;
 mod calm;
+mod clock;
 mod disk;
 mod fault;
 mod happening;
+mod life;
 mod party;
 mod run;
 mod scene;

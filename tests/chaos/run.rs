@@ -9,6 +9,7 @@ use bed::Dice;
 use bed::kubelet::Mark;
 
 use crate::allowance::Allowance;
+use crate::calm::Footprint;
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::scene::Scene;
@@ -23,28 +24,38 @@ const QUIET: Duration = Duration::from_millis(3700);
 const TAIL: usize = 150;
 
 /// What happened so far.
-#[derive(Default)]
 struct Story {
-    faults: Vec<Fault>,
+    start: Instant,
+    happened: usize,
     lines: String,
     /// The last round's beginning.
     mark: Mark,
+    /// How much of the log was checked.
+    checked: usize,
 }
+
+/// One fault of a round, and how long it is until the next.
+type Step = (Fault, Duration);
 
 pub(crate) fn run(seed: u64, length: Duration) {
     println!("CHAOS_SEED={seed}");
     let mut dice = Dice::new(seed);
     let mut scene = Scene::set(&mut dice);
-    let mut story = Story::default();
-    let start = Instant::now();
+    let mut story = Story {
+        start: Instant::now(),
+        happened: 0,
+        lines: String::new(),
+        mark: Mark::default(),
+        checked: 0,
+    };
     let lived = catch_unwind(AssertUnwindSafe(|| {
-        live(&mut scene, &mut dice, &mut story, start, length);
+        live(&mut scene, &mut dice, &mut story, length);
     }));
     println!(
         "CHAOS_SEED={seed} {:?}: {} faults in {:.1?}",
         scene.terms,
-        story.faults.len(),
-        start.elapsed()
+        story.happened,
+        story.start.elapsed()
     );
     if let Err(panic) = lived {
         report(seed, &scene, &story);
@@ -54,46 +65,72 @@ pub(crate) fn run(seed: u64, length: Duration) {
     }
 }
 
-fn live(scene: &mut Scene, dice: &mut Dice, story: &mut Story, start: Instant, length: Duration) {
+fn live(scene: &mut Scene, dice: &mut Dice, story: &mut Story, length: Duration) {
     scene.wait_calm();
     let usual = scene.footprint();
-    while start.elapsed() < length {
-        story.mark = scene.kubelet.mark();
-        let mut allowance = Allowance::default();
-        for _ in 0..dice.pick(&FAULTS) {
+    while story.start.elapsed() < length {
+        let steps = (0..dice.pick(&FAULTS)).map(|_| {
             let fault = Fault::roll(dice, scene.terms);
-            story.tell(start, &format!("{fault:?}"));
-            story.faults.push(fault);
-            allowance.add(fault);
-            fault.happen(scene);
-            thread::sleep(Duration::from_millis(dice.below(PAUSE)));
-        }
-        allowance.add_recoveries(scene.heal());
-        story.tell(start, "healed");
-        scene.wait_calm();
-        story.tell(start, "calm");
-        if let Err(why) = allowance.check(scene.kubelet.counts_since(story.mark)) {
-            panic!("{why}");
-        }
-        scene.check(usual, story.explained());
+            (fault, Duration::from_millis(dice.below(PAUSE)))
+        });
+        let steps: Vec<Step> = steps.collect();
+        round(scene, story, usual, &steps);
     }
     scene.stays_calm(QUIET, story.mark);
+    scene.check_log(story.checked..scene.log_length(), &[]);
+}
+
+fn round(scene: &mut Scene, story: &mut Story, usual: Footprint, steps: &[Step]) {
+    story.mark = scene.kubelet.mark();
+    let mut allowance = Allowance::default();
+    for &(fault, pause) in steps {
+        story.tell(&format!("{fault:?}"));
+        allowance.add(fault);
+        let before = scene.log_length();
+        story.happened += usize::from(fault.happen(scene));
+        // With others in the round, it may not come to that.
+        if steps.len() == 1 {
+            fault.wait_met(scene, before);
+        }
+        thread::sleep(pause);
+    }
+    allowance.add_recoveries(scene.heal());
+    story.tell("healed");
+    scene.wait_calm();
+    story.tell("calm");
+    if let Err(why) = allowance.check(scene.kubelet.counts_since(story.mark)) {
+        panic!("{why}");
+    }
+    scene.check(usual);
+    // Up to here: what a fault explains, it explains in its round only.
+    let end = scene.log_length();
+    scene.check_log(story.checked..end, &explained(steps));
+    story.checked = end;
+}
+
+/// Words of log lines at level error that the faults explain.
+fn explained(steps: &[Step]) -> Vec<&'static str> {
+    let mut explained = Vec::new();
+    for (fault, _) in steps {
+        match fault {
+            Fault::NoSpace(Disk::Run, _) => {
+                explained.extend(["http is not served", "do not reach the daemon"]);
+            }
+            Fault::FewDescriptors(..) => explained.extend([
+                "http is not served",
+                "do not reach the daemon",
+                "configuration was refused",
+            ]),
+            _ => {}
+        }
+    }
+    explained
 }
 
 impl Story {
-    fn tell(&mut self, start: Instant, words: &str) {
-        writeln!(self.lines, "{:8.3} {words}", start.elapsed().as_secs_f64()).unwrap();
-    }
-
-    /// Words of log lines at level error that the faults explain.
-    fn explained(&self) -> &'static [&'static str] {
-        let no_place =
-            |fault: &Fault| matches!(fault, Fault::NoSpace(Disk::Run) | Fault::FewDescriptors(_));
-        if self.faults.iter().any(no_place) {
-            &["http is not served"]
-        } else {
-            &[]
-        }
+    fn tell(&mut self, words: &str) {
+        let at = self.start.elapsed().as_secs_f64();
+        writeln!(self.lines, "{at:8.3} {words}").unwrap();
     }
 }
 

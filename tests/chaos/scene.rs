@@ -2,26 +2,27 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bed::registrar::chosen;
 use bed::{
     Dice, KubeletProcess, Layout, Mounts, Node, Registrar, Release, Sentinels, Settings, Timing,
-    eventually, script,
+    script,
 };
-use nix::sys::signal::Signal;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::Rlimit;
 
+use crate::clock;
 use crate::disk::Disk;
-use crate::fault::{DRIVERS, Directory, Scarce, Terms, Which};
+use crate::fault::{DRIVERS, Directory, Terms, Which};
 use crate::party::Party;
 use crate::squatter::Taken;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
-/// Sets the wall clock of the process that it is loaded into, from the Debian package faketime.
-const CLOCK: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+/// What the registrar has in its runtime directory.
+pub(crate) const CONTROL_SOCKET: &str = "control.sock";
+const HTTP_SOCKET: &str = "http.sock";
 /// Far more than anything takes; the slow look at everything, after 30 s, included.
 pub(crate) const SOON: Duration = Duration::from_secs(100);
 
@@ -40,6 +41,10 @@ pub(crate) struct Scene {
     pub(crate) bare: BTreeSet<PathBuf>,
     pub(crate) registrar_is_down: bool,
     pub(crate) registrar_is_frozen: bool,
+    /// Where the log of its life begins.
+    pub(crate) born: usize,
+    /// It has too little of inotify in this life.
+    pub(crate) is_short_of_inotify: bool,
     /// registry_dir was mounted over in this life of the registrar: what it gave up meanwhile, it
     /// could not remove.
     pub(crate) registry_was_hidden: bool,
@@ -47,6 +52,8 @@ pub(crate) struct Scene {
     pub(crate) run_was_full: bool,
     /// The limit of open files as it was.
     pub(crate) limit: Option<Rlimit>,
+    /// Who has called the registrar and says nothing.
+    pub(crate) callers: Vec<UnixStream>,
     pub(crate) kubelet_is_down: bool,
     /// It watches a directory that was deleted.
     pub(crate) kubelet_is_blind: bool,
@@ -69,7 +76,7 @@ impl Scene {
         configure(&node);
         let release = dice.pick(&Release::ALL);
         let mut scene = Scene {
-            registrar: registrar(&node, terms.clock),
+            registrar: registrar(&node, terms),
             kubelet: KubeletProcess::start(settings(&node, release)),
             parties: (0..DRIVERS)
                 .map(|number| Party::start(&node, number))
@@ -82,9 +89,12 @@ impl Scene {
             bare: BTreeSet::new(),
             registrar_is_down: true,
             registrar_is_frozen: false,
+            born: 0,
+            is_short_of_inotify: false,
             registry_was_hidden: false,
             run_was_full: false,
             limit: None,
+            callers: Vec::new(),
             kubelet_is_down: false,
             kubelet_is_blind: false,
             node,
@@ -106,112 +116,9 @@ impl Scene {
         directories
     }
 
-    /// Starts the registrar, with too little of something or with all that it needs.
-    pub(crate) fn start(&mut self, scarce: Option<Scarce>) {
-        let lacks = match scarce {
-            Some(Scarce::Instances) => "instances",
-            Some(Scarce::Watches) => "watches",
-            None => "nothing",
-        };
-        fs::write(self.node.root().join("lacks"), lacks).unwrap();
-        self.registrar.start();
-        self.registrar_is_down = false;
-        // It sweeps what it sees.
-        let hidden = |(_, directory): &(PathBuf, Directory)| *directory == Directory::Registry;
-        self.registry_was_hidden = self.covered.iter().any(hidden);
-    }
-
-    /// `kill -9`, whatever it was doing.
-    pub(crate) fn kill(&mut self) {
-        if !self.registrar_is_down {
-            self.registrar.signal(Signal::SIGKILL);
-            self.reap();
-        }
-        self.registrar_is_down = true;
-        self.registrar_is_frozen = false;
-        self.limit = None;
-    }
-
-    /// Its end, which must be the test's doing or explained by a fault.
-    pub(crate) fn reap(&mut self) {
-        let end = self.registrar.wait_exit(SOON);
-        let explained = end.signal() == Some(9) || self.run_was_full && end.code() == Some(1);
-        assert!(explained, "the registrar ended by itself: {end}");
-    }
-
-    /// What systemd does (Restart=always).
-    pub(crate) fn start_if_ended(&mut self) {
-        if !self.registrar_is_down && !self.registrar.is_running() {
-            self.reap();
-            self.start(None);
-        }
-    }
-
-    /// An end in good order that leaves the drivers registered.
-    pub(crate) fn stop(&mut self) {
-        self.thaw();
-        if !self.registrar_is_down {
-            self.registrar.stop();
-        }
-        self.registrar_is_down = true;
-        self.limit = None;
-    }
-
-    pub(crate) fn freeze(&mut self) {
-        if self.registrar_is_down || self.registrar_is_frozen {
-            return;
-        }
-        self.registrar.signal(Signal::SIGSTOP);
-        let stat = format!("/proc/{}/stat", self.registrar.pid());
-        eventually("the registrar is stopped", SOON, || {
-            fs::read_to_string(&stat).unwrap().contains(") T ")
-        });
-        self.registrar_is_frozen = true;
-    }
-
-    pub(crate) fn thaw(&mut self) {
-        if std::mem::take(&mut self.registrar_is_frozen) {
-            self.registrar.signal(Signal::SIGCONT);
-        }
-    }
-
-    /// Does something that the registrar sees only when it is over.
-    pub(crate) fn unseen<T>(&mut self, act: impl FnOnce(&mut Scene) -> T) -> T {
-        let frozen = self.registrar_is_frozen;
-        self.freeze();
-        let done = act(self);
-        if !frozen {
-            self.thaw();
-        }
-        done
-    }
-
-    /// It is up, and neither stopped nor still on its way.
-    pub(crate) fn registrar_answers(&self) -> bool {
-        !self.registrar_is_down && !self.registrar_is_frozen && self.registrar.status().is_some()
-    }
-
-    /// Leaves room for so many more open files.
-    pub(crate) fn limit_descriptors(&mut self, more: u64) {
-        let open = u64::try_from(self.registrar.fd_count()).unwrap();
-        let before = self.set_limit(Rlimit {
-            current: Some(open + more),
-            maximum: None,
-        });
-        self.limit.get_or_insert(before);
-    }
-
-    /// The maximum stays as it is: without root it could not be raised again.
-    pub(crate) fn set_limit(&self, mut limit: Rlimit) -> Rlimit {
-        let pid = Pid::from_raw(self.registrar.pid().cast_signed());
-        let now = rustix::process::getrlimit(Resource::Nofile);
-        limit.maximum = now.maximum;
-        prlimit(pid, Resource::Nofile, limit).unwrap()
-    }
-
     /// The wall clock of the registrar is off by so much.
     pub(crate) fn set_clock(&self, seconds: i64) {
-        set_clock(&self.node, seconds);
+        clock::set(&self.node, seconds);
     }
 
     /// Room on a disk, for a fake that needs it: a kubelet that cannot write does not start.
@@ -241,6 +148,10 @@ impl Scene {
     pub(crate) fn reg_socket(&self, which: Which) -> PathBuf {
         self.node.reg_socket(&self.parties[which].name())
     }
+
+    pub(crate) fn in_runtime_dir(&self, file: &str) -> PathBuf {
+        self.node.runtime_dir().join(file)
+    }
 }
 
 fn terms(dice: &mut Dice, root: bool) -> Terms {
@@ -249,7 +160,7 @@ fn terms(dice: &mut Dice, root: bool) -> Terms {
         Layout::TwoDirectories,
         Layout::OneDirectory,
     ]);
-    let there = Path::new(CLOCK).exists();
+    let there = clock::can_be_set();
     if std::env::var_os("CI").is_some_and(|ci| ci == "true") {
         assert!(root && there, "CI needs root and the package faketime");
     }
@@ -280,22 +191,19 @@ fn settings(node: &Node, release: Release) -> Settings {
 fn configure(node: &Node) {
     let more = format!(
         "[service]\non_stop = \"keep\"\n[discovery]\nenabled = true\n[http]\nlisten = \"unix:{}\"\n",
-        node.runtime_dir().join("http.sock").display()
+        node.runtime_dir().join(HTTP_SOCKET).display()
     );
     node.write_default_config(&["chaos-0.test"], &more);
 }
 
 /// Behind a script that lets it start without inotify, and with a clock of its own.
-fn registrar(node: &Node, clock: bool) -> Registrar {
-    set_clock(node, 0);
+fn registrar(node: &Node, terms: Terms) -> Registrar {
+    clock::set(node, 0);
     let root = node.root().display();
     let program = chosen(PROGRAM);
     let program = program.display();
-    let preload = if clock {
-        format!(
-            "env LD_PRELOAD={CLOCK} FAKETIME_TIMESTAMP_FILE={root}/clock FAKETIME_CACHE_DURATION=1 \
-             FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1 "
-        )
+    let preload = if terms.clock {
+        clock::prefix(node)
     } else {
         String::new()
     };
@@ -314,8 +222,4 @@ fn registrar(node: &Node, clock: bool) -> Registrar {
     );
     script::write(&wrapper, &text);
     Registrar::exactly(wrapper, node)
-}
-
-fn set_clock(node: &Node, seconds: i64) {
-    fs::write(node.root().join("clock"), format!("{seconds:+}")).unwrap();
 }

@@ -1,0 +1,164 @@
+//! The registrar's life: it starts, is stopped, is killed, and may end by itself.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+
+use bed::eventually;
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::disk::Disk;
+use crate::fault::{Directory, Scarce};
+use crate::scene::{SOON, Scene};
+
+impl Scene {
+    /// Starts the registrar, with too little of something or with all that it needs.
+    pub(crate) fn start(&mut self, scarce: Option<Scarce>) {
+        let lacks = match scarce {
+            Some(Scarce::Instances) => "instances",
+            Some(Scarce::Watches) => "watches",
+            None => "nothing",
+        };
+        fs::write(self.node.root().join("lacks"), lacks).unwrap();
+        self.born = self.log_length();
+        self.is_short_of_inotify = scarce.is_some();
+        self.registrar.start();
+        self.registrar_is_down = false;
+        // It sweeps what it sees.
+        let hidden = |(_, directory): &(PathBuf, Directory)| *directory == Directory::Registry;
+        self.registry_was_hidden = self.covered.iter().any(hidden);
+    }
+
+    /// `kill -9`, whatever it was doing.
+    pub(crate) fn kill(&mut self) {
+        if !self.registrar_is_down {
+            self.registrar.signal(Signal::SIGKILL);
+            self.reap();
+        }
+        self.registrar_is_down = true;
+        self.registrar_is_frozen = false;
+        self.limit = None;
+    }
+
+    /// Its end, which must be the test's doing or explained by a fault.
+    pub(crate) fn reap(&mut self) {
+        let end = self.registrar.wait_exit(SOON);
+        let explained = end.signal() == Some(9) || self.run_was_full && end.code() == Some(1);
+        assert!(explained, "the registrar ended by itself: {end}");
+    }
+
+    /// What systemd does (Restart=always).
+    pub(crate) fn start_if_ended(&mut self) {
+        if !self.registrar_is_down && !self.registrar.is_running() {
+            self.reap();
+            self.start(None);
+        }
+    }
+
+    /// An end in good order that leaves the drivers registered.
+    pub(crate) fn stop(&mut self) {
+        self.thaw();
+        if !self.registrar_is_down {
+            self.registrar.stop();
+        }
+        self.registrar_is_down = true;
+        self.limit = None;
+    }
+
+    pub(crate) fn freeze(&mut self) {
+        if self.registrar_is_down || self.registrar_is_frozen {
+            return;
+        }
+        self.registrar.signal(Signal::SIGSTOP);
+        let stat = format!("/proc/{}/stat", self.registrar.pid());
+        let is = |state: &str| fs::read_to_string(&stat).unwrap().contains(state);
+        // With a full runtime directory it may end first.
+        eventually("the registrar is stopped", SOON, || {
+            is(") T ") || is(") Z ")
+        });
+        self.registrar_is_frozen = is(") T ");
+    }
+
+    pub(crate) fn thaw(&mut self) {
+        if std::mem::take(&mut self.registrar_is_frozen) {
+            self.registrar.signal(Signal::SIGCONT);
+        }
+    }
+
+    /// Does something that the registrar sees only when it is over.
+    pub(crate) fn unseen<T>(&mut self, act: impl FnOnce(&mut Scene) -> T) -> T {
+        let frozen = self.registrar_is_frozen;
+        self.freeze();
+        let done = act(self);
+        if !frozen {
+            self.thaw();
+        }
+        done
+    }
+
+    /// Sees to it that it is up: a fault needs somebody who feels it.
+    pub(crate) fn rouse(&mut self) {
+        self.thaw();
+        if !self.registrar_is_down && self.is_up() {
+            return;
+        }
+        // With a full one it does not start.
+        self.free(Disk::Run);
+        if self.registrar_is_down {
+            self.start(None);
+        }
+        eventually("the registrar is up", SOON, || {
+            self.start_if_ended();
+            self.is_up()
+        });
+    }
+
+    /// Its signals and sockets are in place. Before that, a reload or a lack of descriptors would be
+    /// the end of it.
+    fn is_up(&self) -> bool {
+        self.has_said(self.born, " http is ")
+    }
+
+    /// Has it read its configuration again. Returns the line of the log that says so.
+    pub(crate) fn reload(&mut self) -> String {
+        self.rouse();
+        let before = self.log_length();
+        self.registrar.signal(Signal::SIGHUP);
+        eventually("the configuration was read again", SOON, || {
+            let log = self.registrar.logs();
+            let mut lines = log[before..].split_inclusive('\n');
+            // It is refused where no file can be opened.
+            lines
+                .find(|line| line.contains(" configuration was ") && line.ends_with('\n'))
+                .map(str::to_owned)
+        })
+    }
+
+    pub(crate) fn log_length(&self) -> usize {
+        self.registrar.logs().len()
+    }
+
+    /// Whether its log has these words after so many bytes.
+    pub(crate) fn has_said(&self, after: usize, words: &str) -> bool {
+        self.registrar.logs()[after..].contains(words)
+    }
+
+    /// Leaves room for so many more open files.
+    pub(crate) fn limit_descriptors(&mut self, more: u64) {
+        let open = u64::try_from(self.registrar.fd_count()).unwrap();
+        let before = self.set_limit(Rlimit {
+            current: Some(open + more),
+            maximum: None,
+        });
+        self.limit.get_or_insert(before);
+    }
+
+    /// The maximum stays as it is: without root it could not be raised again.
+    pub(crate) fn set_limit(&self, mut limit: Rlimit) -> Rlimit {
+        let pid = Pid::from_raw(self.registrar.pid().cast_signed());
+        let now = rustix::process::getrlimit(Resource::Nofile);
+        limit.maximum = now.maximum;
+        prlimit(pid, Resource::Nofile, limit).unwrap()
+    }
+}

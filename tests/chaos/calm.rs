@@ -12,7 +12,7 @@ use crate::disk::{Disk, disperse};
 use crate::fault::Directory;
 use crate::happening::CROWD;
 use crate::party::Party;
-use crate::scene::{SOON, Scene};
+use crate::scene::{SOON, STATE_FILE, Scene};
 
 /// A look at the status is a process of its own, so not at every moment.
 const LOOK_AGAIN: Duration = Duration::from_millis(60);
@@ -69,6 +69,10 @@ impl Scene {
         let recovered = self.parties.iter_mut().filter_map(Party::recover).count();
         if self.registrar_is_down {
             self.start(None);
+        }
+        // It is written at the next change of state, which may be far off, or at a reload.
+        if !self.in_runtime_dir(STATE_FILE).exists() {
+            self.reload();
         }
         recovered
     }

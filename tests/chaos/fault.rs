@@ -65,6 +65,9 @@ pub(crate) enum Victim {
     PluginDirectory(Which),
     RegistryDir,
     PluginsRegistry,
+    ControlSock,
+    HttpSock,
+    StateFile,
 }
 
 /// Why the registrar has to write where it cannot.
@@ -108,6 +111,9 @@ pub(crate) struct Terms {
     pub(crate) root: bool,
     /// The daemon's wall clock can be set.
     pub(crate) clock: bool,
+    /// The daemon looks at everything each second, as it does for a watchdog, and not each half
+    /// minute.
+    pub(crate) looks_often: bool,
 }
 
 impl Fault {
@@ -180,6 +186,7 @@ impl Fault {
         let registry_is_ours = terms.layout == Layout::TwoDirectories;
         match self {
             Fault::Deleted(Victim::RegistryDir) => registry_is_ours,
+            Fault::Deleted(Victim::ControlSock | Victim::HttpSock) => terms.looks_often,
             // Otherwise nothing of ours is on storage.
             Fault::MountedOver(Directory::Registry)
             | Fault::ReadOnly(Disk::Storage, _)
@@ -203,6 +210,9 @@ impl Victim {
             Victim::PluginDirectory(which),
             Victim::RegistryDir,
             Victim::PluginsRegistry,
+            Victim::ControlSock,
+            Victim::HttpSock,
+            Victim::StateFile,
         ])
     }
 }

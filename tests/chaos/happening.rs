@@ -12,7 +12,7 @@ use tonic::Code;
 use crate::clock;
 use crate::disk::{Disk, attempt, crowd};
 use crate::fault::{Directory, Fault, Need, Place, Squatter, Victim, Which};
-use crate::scene::{CONTROL_SOCKET, SOON, Scene};
+use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, SOON, STATE_FILE, Scene};
 
 pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
@@ -134,6 +134,9 @@ impl Victim {
         let file = match self {
             Victim::Link(which) => scene.link(which),
             Victim::RegSock(which) => scene.reg_socket(which),
+            Victim::ControlSock => scene.in_runtime_dir(CONTROL_SOCKET),
+            Victim::HttpSock => scene.in_runtime_dir(HTTP_SOCKET),
+            Victim::StateFile => scene.in_runtime_dir(STATE_FILE),
             Victim::CsiSock(which) => {
                 let party = scene.party(which);
                 party.is_harmed();
@@ -160,7 +163,12 @@ impl Victim {
                 });
             }
         };
-        scene.take_away(&file, |path| fs::remove_file(path))
+        let deleted = scene.take_away(&file, |path| fs::remove_file(path));
+        // One on its way up may not have read it yet.
+        if self == Victim::StateFile && deleted && !scene.registrar_is_down && !scene.is_up() {
+            scene.oblivious_starts += 1;
+        }
+        deleted
     }
 }
 

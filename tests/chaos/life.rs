@@ -10,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::disk::Disk;
 use crate::fault::{Directory, Scarce};
-use crate::scene::{SOON, Scene};
+use crate::scene::{SOON, STATE_FILE, Scene};
 
 impl Scene {
     /// Starts the registrar, with too little of something or with all that it needs.
@@ -23,6 +23,7 @@ impl Scene {
         fs::write(self.node.root().join("lacks"), lacks).unwrap();
         self.born = self.log_length();
         self.is_short_of_inotify = scarce.is_some();
+        self.oblivious_starts += usize::from(!self.in_runtime_dir(STATE_FILE).exists());
         self.registrar.start();
         self.registrar_is_down = false;
         // It sweeps what it sees.
@@ -116,7 +117,7 @@ impl Scene {
 
     /// Its signals and sockets are in place. Before that, a reload or a lack of descriptors would be
     /// the end of it.
-    fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.has_said(self.born, " http is ")
     }
 

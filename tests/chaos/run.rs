@@ -1,6 +1,7 @@
 //! One run: rounds of faults and calms, and the report when an invariant does not hold.
 
 use std::fmt::Write as _;
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -88,6 +89,7 @@ fn round(scene: &mut Scene, story: &mut Story, usual: Footprint, steps: &[Step])
         allowance.add(fault);
         let before = scene.log_length();
         story.happened += usize::from(fault.happen(scene));
+        allowance.add_oblivious_starts(take(&mut scene.oblivious_starts));
         // With others in the round, it may not come to that.
         if steps.len() == 1 {
             fault.wait_met(scene, before);
@@ -95,6 +97,7 @@ fn round(scene: &mut Scene, story: &mut Story, usual: Footprint, steps: &[Step])
         thread::sleep(pause);
     }
     allowance.add_recoveries(scene.heal());
+    allowance.add_oblivious_starts(take(&mut scene.oblivious_starts));
     story.tell("healed");
     scene.wait_calm();
     story.tell("calm");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bed::registrar::chosen;
 use bed::{
-    Dice, KubeletProcess, Layout, Mounts, Node, Registrar, Release, Sentinels, Settings, Timing,
-    script,
+    Dice, KubeletProcess, Layout, Mounts, Node, NotifySocket, Registrar, Release, Sentinels,
+    Settings, Timing, script,
 };
 use rustix::process::Rlimit;
 
@@ -22,7 +22,8 @@ use crate::squatter::Taken;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
 /// What the registrar has in its runtime directory.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
-const HTTP_SOCKET: &str = "http.sock";
+pub(crate) const HTTP_SOCKET: &str = "http.sock";
+pub(crate) const STATE_FILE: &str = "state.json";
 /// Far more than anything takes; the slow look at everything, after 30 s, included.
 pub(crate) const SOON: Duration = Duration::from_secs(100);
 
@@ -45,6 +46,8 @@ pub(crate) struct Scene {
     pub(crate) born: usize,
     /// It has too little of inotify in this life.
     pub(crate) is_short_of_inotify: bool,
+    /// So often it started without its state.
+    pub(crate) oblivious_starts: usize,
     /// registry_dir was mounted over in this life of the registrar: what it gave up meanwhile, it
     /// could not remove.
     pub(crate) registry_was_hidden: bool,
@@ -57,6 +60,7 @@ pub(crate) struct Scene {
     pub(crate) kubelet_is_down: bool,
     /// It watches a directory that was deleted.
     pub(crate) kubelet_is_blind: bool,
+    _notify: Option<NotifySocket>,
 }
 
 impl Scene {
@@ -76,6 +80,9 @@ impl Scene {
         configure(&node);
         let release = dice.pick(&Release::ALL);
         let mut scene = Scene {
+            _notify: terms
+                .looks_often
+                .then(|| NotifySocket::bind(notify_socket(&node))),
             registrar: registrar(&node, terms),
             kubelet: KubeletProcess::start(settings(&node, release)),
             parties: (0..DRIVERS)
@@ -91,6 +98,7 @@ impl Scene {
             registrar_is_frozen: false,
             born: 0,
             is_short_of_inotify: false,
+            oblivious_starts: 0,
             registry_was_hidden: false,
             run_was_full: false,
             limit: None,
@@ -104,6 +112,7 @@ impl Scene {
             scene.sentinels.plant(&directory);
         }
         scene.start(None);
+        scene.oblivious_starts = 0;
         scene
     }
 
@@ -176,6 +185,8 @@ fn terms(dice: &mut Dice, root: bool) -> Terms {
         layout,
         root,
         clock,
+        // Not always: a look each second mends what events should have.
+        looks_often: dice.below(2) == 0,
     }
 }
 
@@ -194,6 +205,10 @@ fn configure(node: &Node) {
         node.runtime_dir().join(HTTP_SOCKET).display()
     );
     node.write_default_config(&["chaos-0.test"], &more);
+}
+
+fn notify_socket(node: &Node) -> PathBuf {
+    node.root().join("notify")
 }
 
 /// Behind a script that lets it start without inotify, and with a clock of its own.
@@ -221,5 +236,12 @@ fn registrar(node: &Node, terms: Terms) -> Registrar {
          exec \"$@\"\n"
     );
     script::write(&wrapper, &text);
-    Registrar::exactly(wrapper, node)
+    let registrar = Registrar::exactly(wrapper, node);
+    if terms.looks_often {
+        registrar
+            .with_env("NOTIFY_SOCKET", notify_socket(node))
+            .with_env("WATCHDOG_USEC", "2000000")
+    } else {
+        registrar
+    }
 }

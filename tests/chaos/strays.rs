@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bed::Layout;
 
 use crate::party::Party;
-use crate::scene::Scene;
+use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, STATE_FILE, Scene};
 
 impl Scene {
     /// Files that are neither ours, in their place and of this hour, nor put there by the test;
@@ -40,8 +40,11 @@ impl Scene {
             ours.extend(links);
             ours.insert(self.node.reg_socket(&name));
         }
-        for file in ["control.sock", "http.sock", "lock", "state.json"] {
-            ours.insert(self.node.runtime_dir().join(file));
+        if let Err(error) = UnixStream::connect(self.in_runtime_dir(HTTP_SOCKET)) {
+            faults.push(format!("nobody serves http: {error}"));
+        }
+        for file in [CONTROL_SOCKET, HTTP_SOCKET, "lock", STATE_FILE] {
+            ours.insert(self.in_runtime_dir(file));
         }
         let kubelet = self.node.kubelet_root();
         ours.extend(["plugins_registry", "pod-resources"].map(|name| kubelet.join(name)));

@@ -116,6 +116,25 @@ pub(crate) struct Terms {
     pub(crate) looks_often: bool,
 }
 
+/// Rounds that each run begins with: what the dice may leave out of a short one.
+pub(crate) const FIRST: [&[Fault]; 7] = [
+    &[Fault::ClockSteps(-70)],
+    &[Fault::NoSpace(Disk::Storage, Need::Restart)],
+    &[Fault::NoSpace(Disk::Kubelet, Need::Dead(1))],
+    &[Fault::NoSpace(Disk::Run, Need::Restart)],
+    &[Fault::FewDescriptors(0, 2)],
+    &[Fault::EventsLost(3)],
+    &[
+        Fault::Squatted(Place::Link(0), Squatter::Living),
+        Fault::Squatted(Place::Socket(1), Squatter::Dead),
+        Fault::Squatted(Place::Link(2), Squatter::Dangling),
+        Fault::Squatted(Place::Socket(3), Squatter::File),
+        Fault::Squatted(Place::Link(3), Squatter::Directory),
+        Fault::OurReload,
+        Fault::Deleted(Victim::ControlSock),
+    ],
+];
+
 impl Fault {
     /// The next fault. The same numbers give the same fault on the same terms.
     pub(crate) fn roll(dice: &mut Dice, terms: Terms) -> Fault {
@@ -182,7 +201,7 @@ impl Fault {
         }
     }
 
-    fn is_possible(self, terms: Terms) -> bool {
+    pub(crate) fn is_possible(self, terms: Terms) -> bool {
         let registry_is_ours = terms.layout == Layout::TwoDirectories;
         match self {
             Fault::Deleted(Victim::RegistryDir) => registry_is_ours,
@@ -198,6 +217,16 @@ impl Fault {
             Fault::ClockSteps(_) => terms.clock,
             _ => true,
         }
+    }
+
+    /// What it is called in a tally: its name and what it concerns, without numbers.
+    pub(crate) fn kind(self) -> String {
+        let text = format!("{self:?}");
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let words: Vec<&str> = words
+            .filter(|word| word.starts_with(char::is_alphabetic))
+            .collect();
+        words.join(" ")
     }
 }
 

@@ -12,8 +12,9 @@ use bed::kubelet::Mark;
 use crate::allowance::Allowance;
 use crate::calm::Footprint;
 use crate::disk::Disk;
-use crate::fault::Fault;
+use crate::fault::{FIRST, Fault};
 use crate::scene::Scene;
+use crate::tally::Tally;
 
 /// Faults of a round. One that comes alone may cost no more than docs/survival.md says.
 const FAULTS: [u64; 7] = [1, 1, 1, 2, 2, 4, 6];
@@ -27,7 +28,7 @@ const TAIL: usize = 150;
 /// What happened so far.
 struct Story {
     start: Instant,
-    happened: usize,
+    tally: Tally,
     lines: String,
     /// The last round's beginning.
     mark: Mark,
@@ -38,13 +39,14 @@ struct Story {
 /// One fault of a round, and how long it is until the next.
 type Step = (Fault, Duration);
 
-pub(crate) fn run(seed: u64, length: Duration) {
+/// Tells what happened.
+pub(crate) fn run(seed: u64, length: Duration) -> Tally {
     println!("CHAOS_SEED={seed}");
     let mut dice = Dice::new(seed);
     let mut scene = Scene::set(&mut dice);
     let mut story = Story {
         start: Instant::now(),
-        happened: 0,
+        tally: Tally::on(scene.terms),
         lines: String::new(),
         mark: Mark::default(),
         checked: 0,
@@ -53,10 +55,11 @@ pub(crate) fn run(seed: u64, length: Duration) {
         live(&mut scene, &mut dice, &mut story, length);
     }));
     println!(
-        "CHAOS_SEED={seed} {:?}: {} faults in {:.1?}",
+        "CHAOS_SEED={seed} {:?}: {} faults in {:.1?}: {}",
         scene.terms,
-        story.happened,
-        story.start.elapsed()
+        story.tally.total(),
+        story.start.elapsed(),
+        story.tally
     );
     if let Err(panic) = lived {
         report(seed, &scene, &story);
@@ -64,11 +67,22 @@ pub(crate) fn run(seed: u64, length: Duration) {
         drop(scene);
         resume_unwind(panic);
     }
+    story.tally
 }
 
 fn live(scene: &mut Scene, dice: &mut Dice, story: &mut Story, length: Duration) {
     scene.wait_calm();
     let usual = scene.footprint();
+    for faults in FIRST {
+        let possible = faults
+            .iter()
+            .filter(|fault| fault.is_possible(scene.terms))
+            .map(|fault| (*fault, Duration::ZERO));
+        let possible: Vec<Step> = possible.collect();
+        if !possible.is_empty() {
+            round(scene, story, usual, &possible);
+        }
+    }
     while story.start.elapsed() < length {
         let steps = (0..dice.pick(&FAULTS)).map(|_| {
             let fault = Fault::roll(dice, scene.terms);
@@ -88,7 +102,9 @@ fn round(scene: &mut Scene, story: &mut Story, usual: Footprint, steps: &[Step])
         story.tell(&format!("{fault:?}"));
         allowance.add(fault);
         let before = scene.log_length();
-        story.happened += usize::from(fault.happen(scene));
+        if fault.happen(scene) {
+            story.tally.count(fault);
+        }
         allowance.add_oblivious_starts(take(&mut scene.oblivious_starts));
         // With others in the round, it may not come to that.
         if steps.len() == 1 {

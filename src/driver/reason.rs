@@ -29,7 +29,7 @@ impl Driver {
             return Some(collision);
         }
         match (self.phase(), &self.standing) {
-            (Phase::Conflict | Phase::WaitingForKubelet, _) => {
+            (Phase::Conflict | Phase::WaitingForKubelet | Phase::Registered, _) => {
                 self.obstacle().map(ToString::to_string)
             }
             (Phase::Rejected, Standing::Rejected { error, .. }) => Some(error.clone()),
@@ -66,12 +66,17 @@ impl Driver {
             Some(kubelet) => format!("by the kubelet, pid {}", kubelet.pid),
             None => "by a kubelet whose pid cannot be seen".to_owned(),
         };
-        match &self.contact {
+        let how = match &self.contact {
             Contact::Answering(_) => by,
             Contact::Untried => format!("{by}; the driver is being asked"),
             Contact::Silent { why, .. } => {
                 format!("{by}; kept although the driver does not answer: {why}")
             }
+        };
+        // The kubelet holds what it has; its next start would find nobody.
+        match self.obstacle() {
+            Some(obstacle) => format!("{how}; {obstacle}"),
+            None => how,
         }
     }
 

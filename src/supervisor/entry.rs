@@ -80,6 +80,8 @@ impl Tally {
 pub(crate) struct Shown {
     pub(crate) phase: Phase,
     pub(crate) reason: String,
+    /// What was wrong then.
+    pub(crate) trouble: Option<String>,
     pub(crate) since: Timestamp,
     /// How often a kubelet had said yes.
     pub(crate) registrations: u64,
@@ -97,6 +99,7 @@ impl Entry {
         let shown = Shown {
             phase: driver.phase(),
             reason: driver.reason(),
+            trouble: None,
             since: Timestamp::now(),
             registrations: 0,
         };

@@ -151,10 +151,15 @@ impl Supervisor {
             .link(entry.driver.links().map(|(_, _, link)| link.clone()));
         entry.retired.retain(|task| !task.is_finished());
         self.schedule.set(id, entry.driver.deadline());
-        if let Some(trouble) = entry.driver.trouble() {
-            entry.last_error = Some(trouble);
-        }
         let (phase, reason) = (entry.driver.phase(), entry.driver.reason());
+        let trouble = entry.driver.trouble();
+        if trouble.is_some() {
+            entry.last_error.clone_from(&trouble);
+        } else if phase == Phase::Registered && entry.last_error == entry.shown.trouble {
+            // It is over, and the kubelet has the driver.
+            entry.last_error = None;
+        }
+        entry.shown.trouble = trouble;
         let moved = phase != entry.shown.phase;
         if moved {
             entry.shown.since = Timestamp::now();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bed::driver::{Answer, Call, Listening};
-use bed::{eventually, never};
+use bed::eventually;
 use tonic::Code;
 
 use crate::clock;
@@ -18,8 +18,6 @@ pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
 /// So many call while there are few descriptors, on each socket.
 const CALLERS: usize = 4;
-/// More than the registrar takes to serve a socket that it can make.
-const A_WHILE: Duration = Duration::from_millis(300);
 
 impl Fault {
     /// Tells whether it happened: another fault may be in the way.
@@ -115,9 +113,6 @@ impl Fault {
     /// Waits until the registrar has met the fault, which came alone after so many bytes of its log.
     pub(crate) fn wait_met(self, scene: &mut Scene, before: usize) {
         let words = match self {
-            Fault::NoSpace(Disk::Storage, need) | Fault::ReadOnly(Disk::Storage, need) => {
-                return need.stays(scene);
-            }
             Fault::NoSpace(..) => "(os error 28)",
             Fault::ReadOnly(..) => "(os error 30)",
             Fault::FewDescriptors(..) => "(os error 24)",
@@ -214,20 +209,6 @@ impl Need {
                 })
             }
         }
-    }
-
-    /// Nobody serves a registration socket that cannot be made. The registrar does not tell: the
-    /// driver is registered all the same.
-    fn stays(self, scene: &mut Scene) {
-        let which = match self {
-            Need::Restart => 0,
-            Need::Dead(which) => which,
-        };
-        scene.rouse();
-        let socket = scene.reg_socket(which);
-        never("it is served", A_WHILE, || {
-            UnixStream::connect(&socket).is_ok()
-        });
     }
 }
 

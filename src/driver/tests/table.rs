@@ -329,6 +329,21 @@ fn a_link_to_a_socket_that_others_serve_is_theirs_unless_it_was_ours_before() {
     }
 }
 
+/// Nobody serves the socket, which the kubelet will want at its next start.
+#[test]
+fn a_registered_driver_whose_socket_cannot_be_served_says_so() {
+    let mut tried = Tried::new(in_phase(Registered));
+    tried.apply(Event::SocketSeen(Seen::NotOurs), NOW);
+    let full = Obstacle::Failed("the disk is full".to_owned());
+    tried.driver.apply(Event::SocketBlocked(full), NOW);
+    assert_eq!(tried.driver.phase(), Registered);
+    assert!(tried.driver.reason().ends_with("; the disk is full"));
+    assert_eq!(tried.driver.trouble().as_deref(), Some("the disk is full"));
+    let again = Event::SocketServed(Identity::numbered(9));
+    tried.driver.apply(again, NOW);
+    assert_eq!(tried.driver.trouble(), None);
+}
+
 /// What is owed waits for a call about this very driver, and no longer than that; what is only
 /// tried again waits for calls about others, too.
 #[test]

@@ -1,9 +1,9 @@
 //! Chaos: everything that goes wrong on a node, in an order that a seed chooses, on the real binary.
 //!
 //! A run is made of rounds: a few faults, then a calm in which everything is healthy again and the
-//! invariants have to hold. The first rounds are the same in each run. `CHAOS_SEED=…` plays one run again, as far as the machine's own timing
-//! allows; `CHAOS_SECONDS=…` says for how long new rounds begin. docs/survival.md tells what is
-//! thrown and what is asserted.
+//! invariants have to hold. The first rounds are the same in each run. `CHAOS_SEED=…` plays one run
+//! again, as far as the machine's own timing allows; `CHAOS_SECONDS=…` says for how long new rounds
+//! begin. docs/survival.md tells what is thrown and what is asserted.
 #![allow(
     clippy::unwrap_used,
     reason = "in a test a panic with its line is the report"

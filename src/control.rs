@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Response, async_trait};
 
+use crate::directory;
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
 use crate::identity::Identity;
@@ -87,13 +88,13 @@ pub(crate) fn serve(
     mut looks: watch::Receiver<()>,
 ) -> Result<Task, ControlError> {
     // The lock in this directory is ours, so whatever is there is a leftover.
-    sweep_stage(directory(&path));
+    sweep_stage(directory::of(&path));
     let front = Front { reports, changes };
     let mut place = Place::take(&path, front.clone())?;
     Ok(Task::spawn(async move {
         let mut failing = false;
         while looks.changed().await.is_ok() {
-            if place.identity.is_still_at(&path) || is_alive(&path) {
+            if place.identity.is_at(&path) || is_alive(&path) {
                 failing = false;
                 continue;
             }
@@ -113,10 +114,6 @@ pub(crate) fn serve(
     }))
 }
 
-fn directory(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
-}
-
 /// The socket on disk, and who answers there.
 struct Place {
     identity: Identity,
@@ -129,7 +126,7 @@ impl Place {
             path: path.to_owned(),
             source,
         };
-        let staged = Staged::bind(directory(path)).map_err(failed)?;
+        let staged = Staged::bind(directory::of(path)).map_err(failed)?;
         let listener = staged.put(path).map_err(failed)?;
         Ok(Place {
             identity: Identity::of(path).map_err(failed)?,

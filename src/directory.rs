@@ -1,4 +1,4 @@
-//! A directory of our own making.
+//! A directory: which one a file is in, and making one.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io;
@@ -6,6 +6,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
+
+/// The one that a file is in.
+pub(crate) fn of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("/"))
+}
 
 /// Makes one that is missing, with all that is missing above it. Who may pass through is not left
 /// to the unit's UMask=.

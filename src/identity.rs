@@ -66,8 +66,8 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// A socket that we hold bound is still what is found at its path.
-    pub(crate) fn is_still_at(&self, path: &Path) -> bool {
+    /// The file at `path` is this one, by [`Self::is_same_inode`].
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
         Identity::of(path).is_ok_and(|found| found.is_same_inode(self))
     }
 

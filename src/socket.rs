@@ -130,10 +130,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         assert!(!is_alive(&path));
-        // Never listened on: a child that another test forks has a copy of it for a moment.
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let dead = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
-        bind(dead.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        bed::dead_socket(&path);
         assert!(!is_alive(&path));
         fs::remove_file(&path).unwrap();
         let _listener = StdListener::bind(&path).unwrap();

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::config::{Listen, OnLiveOwner};
+use crate::directory;
 use crate::identity::Identity;
 use crate::link::obstacle::Obstacle;
 use crate::link::place::{SocketPlace, remove};
@@ -71,7 +72,7 @@ impl Door {
     }
 
     fn at(path: &Path) -> Result<Door, DoorError> {
-        let directory = path.parent().unwrap_or(Path::new("/"));
+        let directory = directory::of(path);
         let place = SocketPlace {
             path: path.to_owned(),
             directory,
@@ -104,7 +105,7 @@ impl Door {
     pub(super) fn is_in_place(&self) -> bool {
         match self {
             Door::Tcp(..) => true,
-            Door::Unix { path, identity, .. } => identity.is_still_at(path),
+            Door::Unix { path, identity, .. } => identity.is_at(path),
         }
     }
 

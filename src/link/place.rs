@@ -2,7 +2,7 @@
 
 use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -110,9 +110,8 @@ impl LinkPlace<'_> {
     }
 
     fn leads_to_our_socket(&self) -> bool {
-        let file = |found: io::Result<fs::Metadata>| found.map(|at| (at.dev(), at.ino())).ok();
-        let ours = file(fs::symlink_metadata(&self.socket));
-        ours.is_some() && file(fs::metadata(&self.path)) == ours
+        let end = fs::metadata(&self.path).map(|found| Identity::from_parts(&found, None));
+        end.is_ok_and(|end| end.is_at(&self.socket))
     }
 
     fn is_ours(&self, identity: &Identity) -> bool {

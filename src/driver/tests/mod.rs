@@ -1,5 +1,6 @@
-//! The machine, tested as a table, and searched through with a model of the world around it.
+//! The machine, tested as a table and in single cases, and searched through with a model of the world around it.
 
+mod cases;
 mod model;
 mod scenario;
 mod table;

@@ -15,6 +15,10 @@ pub(super) const KUBELET: Process = Process {
     pid: 7,
     started: 70,
 };
+pub(super) const STRANGER: Process = Process {
+    pid: 8,
+    started: 80,
+};
 pub(super) const NOW: Moment = Moment(1_000_000);
 
 pub(super) fn terms() -> Terms {
@@ -111,4 +115,17 @@ fn in_conflict() -> Driver {
     );
     assert_eq!(driver.phase(), Phase::Conflict);
     driver
+}
+
+/// The effects, by one letter each: Serve, Unserve (x), Publish, Announce, Unlink (d).
+pub(super) fn letters(effects: &[Effect]) -> String {
+    let letter = |effect: &Effect| match effect {
+        Effect::Serve(_) => Some('s'),
+        Effect::Unserve(..) => Some('x'),
+        Effect::Publish(..) => Some('p'),
+        Effect::Announce(..) => Some('a'),
+        Effect::Unlink(..) => Some('d'),
+        Effect::Save => None,
+    };
+    effects.iter().filter_map(letter).collect()
 }

@@ -9,6 +9,7 @@ use super::answer::Answer;
 use super::inquiry::{Acquaintance, Inquiry, Trouble};
 use super::turns::Turns;
 use crate::backoff::Backoff;
+use crate::identity::Identity;
 use crate::task::Task;
 
 /// The pause after the first try that failed: bind comes before listen, by microseconds.
@@ -20,7 +21,10 @@ const STEADY: Duration = Duration::from_secs(10);
 /// What the contact has to tell.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    Answered(Answer),
+    /// The driver has come, or come back, and listens on this socket.
+    Answered(Answer, Identity),
+    /// The driver runs on, and says something else than before.
+    Changed(Answer),
     Silent(Trouble),
 }
 
@@ -96,7 +100,7 @@ impl Keeper {
             match self.turns.take(|| self.inquiry.begin()).await {
                 Ok((driver, answer)) => {
                     let begun = Instant::now();
-                    tell(Heard::Answered(answer.clone()));
+                    tell(Heard::Answered(answer.clone(), driver.identity.clone()));
                     if let Some(trouble) = self.stay_with(driver, answer, &tell).await {
                         tell(Heard::Silent(trouble));
                         if begun.elapsed() >= STEADY {
@@ -184,7 +188,7 @@ impl Keeper {
                     Ok(again) if again == answer => {}
                     Ok(again) => {
                         answer = again.clone();
-                        tell(Heard::Answered(again));
+                        tell(Heard::Changed(again));
                     }
                     Err(trouble @ Trouble::TimedOut { .. }) => {
                         return Some(Trouble::Hung(Box::new(trouble)));

@@ -48,7 +48,9 @@ pub(crate) enum Outcome {
 
 /// One driver's registration desk.
 pub(crate) struct Desk {
-    tell: Box<dyn Fn(Call) + Send + Sync>,
+    /// The driver's id, which a reload may change.
+    driver: Mutex<Arc<str>>,
+    tell: Box<dyn Fn(Arc<str>, Call) + Send + Sync>,
     /// An Asked is on its way; another would say nothing new.
     asked: AtomicBool,
     offer: Mutex<Option<PluginInfo>>,
@@ -66,8 +68,12 @@ enum Progress {
 }
 
 impl Desk {
-    pub(crate) fn new(tell: impl Fn(Call) + Send + Sync + 'static) -> Desk {
+    pub(crate) fn new(
+        driver: Arc<str>,
+        tell: impl Fn(Arc<str>, Call) + Send + Sync + 'static,
+    ) -> Desk {
         Desk {
+            driver: Mutex::new(driver),
             tell: Box::new(tell),
             asked: AtomicBool::new(false),
             offer: Mutex::default(),
@@ -75,6 +81,16 @@ impl Desk {
             visits: Mutex::default(),
             next_visit: AtomicU64::new(0),
         }
+    }
+
+    /// The driver has another id from now on. Calls that are in progress are told under that one.
+    pub(crate) fn rename(&self, driver: &Arc<str>) {
+        lock(&self.driver).clone_from(driver);
+    }
+
+    fn tell(&self, call: Call) {
+        let driver = lock(&self.driver).clone();
+        (self.tell)(driver, call);
     }
 
     /// Sets the answer to GetInfo; none while the driver does not answer.
@@ -142,7 +158,7 @@ impl Visit {
             *progress = Progress::Asked(Instant::now(), asked);
         }
         if !self.desk.asked.swap(true, Ordering::AcqRel) {
-            (self.desk.tell)(Call::Asked { pid: self.peer.pid });
+            self.desk.tell(Call::Asked { pid: self.peer.pid });
         }
         Some(offer)
     }
@@ -157,7 +173,7 @@ impl Visit {
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
-        (self.desk.tell)(Call::Told {
+        self.desk.tell(Call::Told {
             outcome,
             pid,
             asked,

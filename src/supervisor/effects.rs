@@ -73,10 +73,6 @@ impl Supervisor {
         if let Some(sibling) = self.sibling(id, name) {
             return Some(Err(Obstacle::Sibling(sibling.to_string())));
         }
-        // A sibling that gave the name up has told us so, and we may have taken it already.
-        if self.entries.get(id)?.driver.serves().is_some() {
-            return None;
-        }
         let slot = self.entries.get(id)?.driver.slot();
         self.claim(name, slot);
         let place = socket_place(&self.layout, name);
@@ -177,11 +173,24 @@ impl Supervisor {
         })
     }
 
-    /// The driver that serves under this name and does not give it up.
+    /// The driver that serves under this name and does not give it up. One that is silent leaves the
+    /// name to a sibling, and its link and registration to one that answers.
     fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
         let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
-        self.apply(&holder, Event::NameWanted);
-        (self.names.get(name) == Some(&holder)).then_some(holder)
+        let can_take_over = self.entries.get(id)?.driver.can_take_over();
+        let held = self.entries.get_mut(&holder)?;
+        let Some(estate) = held.driver.give_up_name(can_take_over) else {
+            return Some(holder);
+        };
+        // The socket's file stays until the heir's is renamed over it: the link leads there.
+        held.retired
+            .extend(held.service.take().map(Service::retire));
+        self.names.remove(name);
+        self.entries.get_mut(id)?.driver.inherit(estate);
+        tracing::info!(driver = %id, "{id}: takes over the name {name} from {holder}, which does not answer");
+        self.unsaved = true;
+        self.refresh(&holder);
+        None
     }
 
     /// A driver that no longer answers lets a sibling have its name.

@@ -11,6 +11,7 @@ mod ending;
 mod entry;
 mod kubelets;
 mod leftovers;
+mod renaming;
 mod reports;
 mod requests;
 mod schedule;
@@ -28,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
-use self::entry::Entry;
+use self::entry::{Entry, Followed};
 use self::kubelets::Kubelets;
 use self::leftovers::Leftovers;
 pub(crate) use self::reports::Report;

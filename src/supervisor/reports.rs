@@ -3,7 +3,8 @@
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{DriverId, QUIET, Request, Supervisor};
+use super::{DriverId, Entry, QUIET, Request, Supervisor};
+use crate::csi::answer::Answer;
 use crate::csi::contact::Heard;
 use crate::csi::inquiry::Trouble;
 use crate::driver::{Event, Terms};
@@ -42,33 +43,30 @@ impl Supervisor {
             self.quiet_at = Some(self.now() + QUIET);
         }
         match report {
-            Report::Heard(id, Heard::Answered(answer)) => {
-                let event = match self.layout.check(&answer.name) {
-                    Ok(()) => Event::DriverAnswered(answer),
-                    Err(too_long) => {
-                        self.note_error(&id, too_long.to_string());
-                        Event::DriverSilent(too_long.to_string())
-                    }
-                };
-                self.heard(&id, None);
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.without_node_service = false;
-                }
-                self.apply(&id, event);
+            Report::Heard(id, Heard::Answered(answer, socket)) => {
+                let entry = self.entries.get(&id);
+                self.unsaved |= entry.is_some_and(|entry| entry.csi_seen.as_ref() != Some(&socket));
+                self.answered(&id, answer, |entry, answer| entry.came(answer, socket));
+            }
+            Report::Heard(id, Heard::Changed(answer)) => {
+                self.answered(&id, answer, |_, answer| Event::DriverChanged(answer));
             }
             Report::Heard(id, Heard::Silent(trouble)) => {
                 let why = trouble.to_string();
                 if !trouble.is_absence() {
                     self.note_error(&id, why.clone());
                 }
-                let tried = self.entries.get(&id).is_some_and(|entry| entry.tried);
+                let was_silent = self
+                    .entries
+                    .get(&id)
+                    .is_some_and(|entry| entry.driver.is_silent());
                 self.heard(&id, Some(&why));
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
                 }
                 self.apply(&id, Event::DriverSilent(why));
                 // Its name was kept for it until now.
-                if !tried {
+                if !was_silent {
                     self.offer_the_name(&id);
                 }
             }
@@ -105,6 +103,29 @@ impl Supervisor {
                 self.changed = true;
             }
         }
+    }
+
+    /// A driver gave an answer that can be used, unless its name is too long for our paths.
+    fn answered(
+        &mut self,
+        id: &DriverId,
+        answer: Answer,
+        event: impl FnOnce(&mut Entry, Answer) -> Event,
+    ) {
+        let fits = self.layout.check(&answer.name);
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.without_node_service = false;
+        let event = match fits {
+            Ok(()) => event(entry, answer),
+            Err(too_long) => {
+                entry.last_error = Some(too_long.to_string());
+                Event::DriverSilent(too_long.to_string())
+            }
+        };
+        self.heard(id, None);
+        self.apply(id, event);
     }
 
     /// A kubelet said how the registration went.

@@ -43,7 +43,7 @@ impl Supervisor {
         let records = self
             .entries
             .iter()
-            .map(|(id, entry)| (id.to_string(), entry.driver.record()));
+            .map(|(id, entry)| (id.to_string(), entry.written()));
         let state = State::new(
             self.kubelets.marks(),
             self.called_in.clone(),

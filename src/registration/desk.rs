@@ -56,7 +56,17 @@ pub(crate) struct Desk {
     offer: Mutex<Option<PluginInfo>>,
     link: Mutex<Option<Identity>>,
     visits: Mutex<HashMap<u64, Progress>>,
+    /// Who asked and hung up without a word of how it went. A kubelet may say that on a connection of
+    /// its own.
+    left: Mutex<Option<Left>>,
     next_visit: AtomicU64,
+}
+
+/// A caller that has asked, and has closed that connection.
+struct Left {
+    pid: Option<u32>,
+    at: Instant,
+    asked: Asked,
 }
 
 /// How far a caller has come.
@@ -79,6 +89,7 @@ impl Desk {
             offer: Mutex::default(),
             link: Mutex::default(),
             visits: Mutex::default(),
+            left: Mutex::default(),
             next_visit: AtomicU64::new(0),
         }
     }
@@ -104,13 +115,18 @@ impl Desk {
     }
 
     /// A call is in progress: GetInfo was answered on a connection that is still open, and how it
-    /// went has not been told yet.
-    pub(crate) fn is_calling(&self) -> bool {
-        lock(&self.visits).values().any(|progress| match progress {
+    /// went has not been told yet. Of those who hung up after GetInfo, only a process that
+    /// `is_kubelet` will tell: anybody else may have asked.
+    pub(crate) fn is_calling(&self, is_kubelet: impl Fn(u32) -> bool) -> bool {
+        let connected = lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
             Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
             Progress::Told => false,
-        })
+        });
+        connected
+            || lock(&self.left).as_ref().is_some_and(|left| {
+                left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(is_kubelet)
+            })
     }
 
     /// Somebody has asked who we are, and has not left yet.
@@ -167,9 +183,11 @@ impl Visit {
     pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
         self.busy.touch();
         let progress = lock(&self.desk.visits).insert(self.id, Progress::Told);
+        // What it was told on another connection counts as if it had been this one.
+        let left = lock(&self.desk.left).take_if(|left| left.pid == self.peer.pid);
         let asked = match progress {
             Some(Progress::Asked(_, asked)) => Some(asked),
-            Some(Progress::Arrived(_) | Progress::Told) | None => None,
+            Some(Progress::Arrived(_) | Progress::Told) | None => left.map(|left| left.asked),
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
@@ -185,7 +203,11 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        lock(&self.desk.visits).remove(&self.id);
+        let progress = lock(&self.desk.visits).remove(&self.id);
+        if let Some(Progress::Asked(at, asked)) = progress {
+            let pid = self.peer.pid;
+            *lock(&self.desk.left) = Some(Left { pid, at, asked });
+        }
     }
 }
 

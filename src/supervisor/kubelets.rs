@@ -108,6 +108,14 @@ impl Kubelets {
             .map(|process| process.pid)
     }
 
+    /// The process with this pid is a kubelet: it has told us how a registration went before, or
+    /// listens on the kubelet's own socket.
+    pub(crate) fn have(&self, pid: u32) -> bool {
+        let mut running = self.running.keys();
+        let has_spoken = running.any(|process| process.pid == pid && process.is_running());
+        has_spoken || self.signs.kubelet() == Some(pid)
+    }
+
     /// A kubelet told how a registration went.
     pub(crate) fn told(&mut self, now: Moment) {
         let went_on = self.telling.filter(|(_, last)| now - *last < PAUSE);

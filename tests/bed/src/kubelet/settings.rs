@@ -167,6 +167,9 @@ pub struct Faults {
     /// A pause before Notify(true), as slow writes to the API server make it: the driver is
     /// registered, and the registrar does not know yet.
     pub delay_before_notify: Duration,
+    /// GetInfo's connection is closed at once, and Notify comes on one of its own. No release does that
+    /// yet; it was proposed.
+    pub notify_apart: bool,
     /// Nothing is compared: events are seen, and nothing follows from them.
     pub pause: bool,
 }

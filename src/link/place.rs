@@ -69,7 +69,7 @@ fn vacancy(path: &Path) -> Occupant {
     }
 }
 
-/// A link may be put at `path`, or the reason why not.
+/// Something of ours may be put at `path`, or the reason why not.
 fn clear(path: &Path, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
     match occupant {
         Occupant::Nobody | Occupant::Ours(_) | Occupant::Dead | Occupant::Detour => Ok(()),
@@ -114,6 +114,26 @@ impl LinkPlace<'_> {
         end.is_ok_and(|end| end.is_at(&self.socket))
     }
 
+    /// The link's place is the socket's own: a mount or a link has made one directory of two. A link
+    /// there would take the socket's place and lead to itself.
+    fn is_the_sockets(&self) -> bool {
+        self.path.file_name() == self.socket.file_name()
+            && directory::is_same(directory::of(&self.path), directory::of(&self.socket))
+                == Some(true)
+    }
+
+    /// A link may be put at the path, or the reason why not.
+    fn clear(&self, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
+        if self.is_the_sockets() {
+            return Err(Obstacle::Failed(format!(
+                "{} and {} are one file: registry_dir has become the kubelet's own directory",
+                self.path.display(),
+                self.socket.display()
+            )));
+        }
+        clear(&self.path, occupant, on_live_owner)
+    }
+
     fn is_ours(&self, identity: &Identity) -> bool {
         identity.target() == Some(&self.target)
     }
@@ -127,11 +147,15 @@ impl LinkPlace<'_> {
                     made: false,
                 });
             }
-            // symlink() makes the whole link at once and never replaces anything.
-            Occupant::Nobody => symlink(&self.target, &self.path),
             occupant => {
-                clear(&self.path, occupant, on_live_owner)?;
-                self.rename_over()
+                let is_free = matches!(occupant, Occupant::Nobody);
+                self.clear(occupant, on_live_owner)?;
+                if is_free {
+                    // It makes the whole link at once and never replaces anything.
+                    symlink(&self.target, &self.path)
+                } else {
+                    self.rename_over()
+                }
             }
         };
         self.made(made)
@@ -139,7 +163,7 @@ impl LinkPlace<'_> {
 
     /// Puts a fresh link over ours, which is what makes a kubelet look again.
     pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        clear(&self.path, self.look(), on_live_owner)?;
+        self.clear(self.look(), on_live_owner)?;
         self.made(self.rename_over())
     }
 

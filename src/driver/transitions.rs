@@ -50,6 +50,10 @@ impl Driver {
             self.announcer.renewed(now);
         }
         self.contact = Contact::Answering { answer, limit };
+        // A sibling keeps its name from a driver that is silent, and may not from one that answers.
+        if self.name_is_taken() {
+            self.socket.look_again();
+        }
         effects
     }
 
@@ -86,8 +90,8 @@ impl Driver {
 
     pub(super) fn socket_seen(&mut self, seen: &Seen, now: Moment) -> Vec<Effect> {
         match (self.socket.identity(), seen) {
-            (Some(ours), Seen::Ours(found)) if found == ours => {}
-            (Some(_), _) => self.socket.disturbed(now),
+            (Some(_), Seen::Ours(found)) => self.socket.stood(found.clone()),
+            (Some(_), Seen::NotOurs) => self.socket.disturbed(now),
             (None, _) => self.socket.look_again(),
         }
         Vec::new()
@@ -283,6 +287,7 @@ impl Driver {
     pub(super) fn published_by_hand(&mut self, now: Moment) -> Vec<Effect> {
         if self.withdrawal.take().is_some() {
             self.announcer.renewed(now);
+            self.socket.look_again();
         }
         Vec::new()
     }

@@ -2,17 +2,18 @@
 
 use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
 use tokio::net::UnixListener;
 
 use super::obstacle::Obstacle;
 use crate::config::OnLiveOwner;
 use crate::directory;
 use crate::identity::Identity;
-use crate::socket::{Knock, Staged, knock, listener, staging};
+use crate::socket::{Knock, MODE, Staged, knock, listener, staging};
 
 /// Who is at a place.
 #[derive(Debug)]
@@ -99,6 +100,8 @@ pub(crate) struct LinkPlace<'a> {
     pub(crate) socket: PathBuf,
     /// Where a new link is made before it is renamed over an old one.
     pub(crate) stage: &'a Path,
+    /// The link is one more name of the socket, which a kubelet takes for a socket of its own.
+    pub(crate) hard: bool,
 }
 
 impl LinkPlace<'_> {
@@ -134,8 +137,12 @@ impl LinkPlace<'_> {
         clear(&self.path, occupant, on_live_owner)
     }
 
-    fn is_ours(&self, identity: &Identity) -> bool {
-        identity.target() == Some(&self.target)
+    /// A link that we made, of either kind.
+    pub(crate) fn is_ours(&self, identity: &Identity) -> bool {
+        match identity.target() {
+            Some(target) => *target == self.target,
+            None => self.hard && identity.is_at(&self.socket),
+        }
     }
 
     /// Makes sure that our link is there: one that stands is left alone.
@@ -152,7 +159,7 @@ impl LinkPlace<'_> {
                 self.clear(occupant, on_live_owner)?;
                 if is_free {
                     // It makes the whole link at once and never replaces anything.
-                    symlink(&self.target, &self.path)
+                    self.make(&self.path)
                 } else {
                     self.rename_over()
                 }
@@ -163,8 +170,23 @@ impl LinkPlace<'_> {
 
     /// Puts a fresh link over ours, which is what makes a kubelet look again.
     pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        self.clear(self.look(), on_live_owner)?;
-        self.made(self.rename_over())
+        let occupant = self.look();
+        // To rename one name of a file over another one does nothing at all.
+        let is_hard = matches!(&occupant, Occupant::Ours(identity) if identity.target().is_none());
+        self.clear(occupant, on_live_owner)?;
+        self.made(if is_hard {
+            fs::remove_file(&self.path).and_then(|()| self.make(&self.path))
+        } else {
+            self.rename_over()
+        })
+    }
+
+    fn make(&self, path: &Path) -> io::Result<()> {
+        if self.hard {
+            fs::hard_link(&self.socket, path)
+        } else {
+            symlink(&self.target, path)
+        }
     }
 
     fn made(&self, made: io::Result<()>) -> Result<Published, Obstacle> {
@@ -188,7 +210,7 @@ impl LinkPlace<'_> {
 
     fn rename_from(&self, directory: &Path) -> io::Result<()> {
         let staged = staging(directory);
-        symlink(&self.target, &staged)?;
+        self.make(&staged)?;
         fs::rename(&staged, &self.path).inspect_err(|_| {
             if let Err(error) = fs::remove_file(&staged) {
                 tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary link");
@@ -216,8 +238,17 @@ pub(crate) struct SocketPlace<'a> {
 }
 
 impl SocketPlace<'_> {
+    /// Ours is the one that we listen on, with the owner and the mode that we gave it.
     pub(crate) fn look(&self, ours: Option<&Identity>) -> Occupant {
-        look(&self.path, |identity| Some(identity) == ours)
+        let is_unchanged = || {
+            let found = fs::symlink_metadata(&self.path);
+            found.is_ok_and(|found| {
+                found.mode() & 0o7777 == MODE && found.uid() == geteuid().as_raw()
+            })
+        };
+        look(&self.path, |identity| {
+            is_bound(ours, identity) && is_unchanged()
+        })
     }
 
     /// Listens at the place, over a socket that nobody listens on or that is `ours`: the one we
@@ -231,9 +262,7 @@ impl SocketPlace<'_> {
             directory::make(self.directory)
                 .map_err(|error| failed("make", self.directory, &error))?;
         }
-        let occupant = look(&self.path, |identity| {
-            ours.is_some_and(|ours| ours.is_same_inode(identity))
-        });
+        let occupant = look(&self.path, |identity| is_bound(ours, identity));
         clear(&self.path, occupant, on_live_owner)?;
         let listening = match self.listen_from(self.stage) {
             Err(error) if cannot_stage(&error) => self.listen_from(self.directory),
@@ -248,10 +277,16 @@ impl SocketPlace<'_> {
     }
 }
 
-/// Removes `path` if it is still the file that it was. Tells whether it did.
+/// The file is the socket that we listen on: no other file gets its inode as long as we do.
+fn is_bound(ours: Option<&Identity>, found: &Identity) -> bool {
+    ours.is_some_and(|ours| ours.is_same_inode(found))
+}
+
+/// Removes `path` if it is still the file that it was, though somebody may have touched it. Tells
+/// whether it did.
 pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
     match Identity::of(path) {
-        Ok(found) if found == *identity => fs::remove_file(path).map(|()| true),
+        Ok(found) if found.is_same_object(identity) => fs::remove_file(path).map(|()| true),
         Ok(_) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

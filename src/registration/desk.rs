@@ -27,6 +27,10 @@ pub(crate) enum Call {
         pid: Option<u32>,
         /// What the same caller was told when it asked who we are.
         asked: Option<Asked>,
+        /// It asked on another connection, which it has closed.
+        apart: bool,
+        /// The caller is known to register links that are there when it starts.
+        follows_links: bool,
         heard: oneshot::Sender<()>,
     },
 }
@@ -116,8 +120,8 @@ impl Desk {
 
     /// A call is in progress: GetInfo was answered on a connection that is still open, and how it
     /// went has not been told yet. Of those who hung up after GetInfo, only a process that
-    /// `is_kubelet` will tell: anybody else may have asked.
-    pub(crate) fn is_calling(&self, is_kubelet: impl Fn(u32) -> bool) -> bool {
+    /// `speaks_apart` will tell yet: anybody else may have asked, or lost the connection.
+    pub(crate) fn is_calling(&self, speaks_apart: impl Fn(u32) -> bool) -> bool {
         let connected = lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
             Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
@@ -125,7 +129,7 @@ impl Desk {
         });
         connected
             || lock(&self.left).as_ref().is_some_and(|left| {
-                left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(is_kubelet)
+                left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(speaks_apart)
             })
     }
 
@@ -180,14 +184,15 @@ impl Visit {
     }
 
     /// Passes on how it went; the receiver resolves when that has been written down.
-    pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
+    pub(super) fn tell(&self, outcome: Outcome, follows_links: bool) -> oneshot::Receiver<()> {
         self.busy.touch();
         let progress = lock(&self.desk.visits).insert(self.id, Progress::Told);
         // What it was told on another connection counts as if it had been this one.
         let left = lock(&self.desk.left).take_if(|left| left.pid == self.peer.pid);
-        let asked = match progress {
-            Some(Progress::Asked(_, asked)) => Some(asked),
-            Some(Progress::Arrived(_) | Progress::Told) | None => left.map(|left| left.asked),
+        let (asked, apart) = match (progress, left) {
+            (Some(Progress::Asked(_, asked)), _) => (Some(asked), false),
+            (_, Some(left)) => (Some(left.asked), true),
+            (_, None) => (None, false),
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
@@ -195,6 +200,8 @@ impl Visit {
             outcome,
             pid,
             asked,
+            apart,
+            follows_links,
             heard,
         });
         written

@@ -153,10 +153,10 @@ impl Supervisor {
 
     /// The link at its place, if it is the one that we would make.
     pub(super) fn standing_link(&self, name: &DriverName, slot: Slot) -> Option<Identity> {
-        let place = link_place(&self.layout, name, slot);
+        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
         Identity::of(&place.path)
             .ok()
-            .filter(|identity| identity.target() == Some(&place.target))
+            .filter(|identity| place.is_ours(identity))
     }
 
     /// Watches the places of a driver's socket and link, which move with its name.

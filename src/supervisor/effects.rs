@@ -75,6 +75,7 @@ impl Supervisor {
         }
         let slot = self.entries.get(id)?.driver.slot();
         self.claim(name, slot);
+        self.recall_unseen_kubelet(name, slot);
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);
@@ -121,7 +122,7 @@ impl Supervisor {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot);
+        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
         Some(match place.publish(entry.settings.on_live_owner) {
             Ok(Published { identity, made }) => {
                 entry.owner = None;
@@ -153,7 +154,7 @@ impl Supervisor {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot);
+        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
         Some(match place.announce(entry.settings.on_live_owner) {
             Ok(Published { identity, .. }) => {
                 entry.tally.announcements += 1;
@@ -164,13 +165,21 @@ impl Supervisor {
         })
     }
 
+    /// Socket and link are two names of one file that an earlier run has left: it knew that the
+    /// kubelet cannot be seen from here.
+    fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: Slot) {
+        let link = Identity::of(&self.layout.link(name, slot));
+        let is_pair = link.is_ok_and(|link| link.is_at(&self.layout.socket(name)));
+        if is_pair && self.layout.one_directory() {
+            self.kubelets.went_unseen();
+        }
+    }
+
     /// The socket that should stand is not there. What was last seen may be a second old where
     /// inotify is not to be had, and a kubelet never looks again at a link that leads nowhere.
     fn lost_its_socket(&self, id: &DriverId) -> bool {
         let socket = self.entries.get(id).and_then(|entry| entry.driver.serves());
-        socket.is_some_and(|(name, identity)| {
-            !Identity::of(&self.layout.socket(name)).is_ok_and(|found| found == *identity)
-        })
+        socket.is_some_and(|(name, identity)| !identity.is_at(&self.layout.socket(name)))
     }
 
     /// The driver that serves under this name and does not give it up. One that is silent leaves the

@@ -279,8 +279,16 @@ fn terms(settings: &DriverSettings) -> Terms {
     }
 }
 
-pub(crate) fn link_place<'a>(layout: &'a Layout, name: &DriverName, slot: Slot) -> LinkPlace<'a> {
+/// Where the kubelet's restarts are `unseen`, the link has to be one that every kubelet finds when it
+/// starts: one more name of the socket itself, which needs the socket's own directory.
+pub(crate) fn link_place<'a>(
+    layout: &'a Layout,
+    name: &DriverName,
+    slot: Slot,
+    unseen: bool,
+) -> LinkPlace<'a> {
     LinkPlace {
+        hard: unseen && layout.one_directory(),
         path: layout.link(name, slot),
         target: layout.target(name),
         socket: layout.socket(name),

@@ -205,8 +205,8 @@ impl Supervisor {
     /// once.
     fn tick_with(&mut self, id: &DriverId, kubelet_there: bool) {
         let entry = self.entries.get(id);
-        let is_kubelet = |pid| self.kubelets.have(pid);
-        let calling = if entry.is_some_and(|entry| entry.desk.is_calling(is_kubelet)) {
+        let speaks_apart = |pid| self.kubelets.speak_apart(pid);
+        let calling = if entry.is_some_and(|entry| entry.desk.is_calling(speaks_apart)) {
             Calling::This
         } else if self.kubelets.is_busy(self.now()) {
             Calling::Others

@@ -15,6 +15,9 @@ use crate::registration::desk::{Asked, Call, Outcome};
 /// Reports taken in before anything is written down: one write serves many.
 const BATCH: usize = 256;
 
+/// What an operator has to know where nothing can be done about it from here.
+pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its start can be seen from here: a kubelet before 1.25 that restarts loses the drivers until they are announced again; run the registrar with hostPID, or mount the kubelet's root directory";
+
 /// What the tasks beside the supervisor tell it.
 pub(crate) enum Report {
     Heard(DriverId, Heard),
@@ -82,10 +85,18 @@ impl Supervisor {
                     outcome,
                     pid,
                     asked,
+                    apart,
+                    follows_links,
                     heard,
                 },
             ) => {
                 self.told(&id, outcome, pid, asked);
+                if let Some(kubelet) = pid.and_then(Process::of).filter(|_| apart) {
+                    self.kubelets.spoke_apart(kubelet);
+                }
+                if pid.is_none() && !follows_links {
+                    self.kubelet_is_unseen();
+                }
                 self.unanswered.push(heard);
             }
             Report::OwnerEnded(id) => {
@@ -169,6 +180,27 @@ impl Supervisor {
                 entry.last_error = Some(error.clone());
                 self.apply(id, Event::KubeletRejected(kubelet, error));
             }
+        }
+    }
+
+    /// A kubelet before 1.25 ignores links when it starts, and this one's start will not be seen. What
+    /// it finds in its directory has to be a socket then, where that can be had.
+    fn kubelet_is_unseen(&mut self) {
+        if !self.kubelets.went_unseen() {
+            return;
+        }
+        self.changed = true;
+        if !self.layout.one_directory() {
+            tracing::warn!("{UNSEEN_KUBELET}");
+            return;
+        }
+        tracing::info!(
+            "the kubelet's process and its start cannot be seen from here, and it may ignore links when it starts: it gets a socket in the place of each link"
+        );
+        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+        for id in ids {
+            self.apply(&id, Event::Reannounce);
+            self.tick(&id);
         }
     }
 

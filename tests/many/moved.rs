@@ -73,6 +73,24 @@ fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
     scene.phase("new", "registered");
 }
 
+/// Both go, and the one that had waited comes back first.
+#[test]
+fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
+    let scene = Scene::started(Layout::TwoDirectories, "");
+    let kubelet = kubelet(&scene);
+    let mut old = scene.named("old", NAME);
+    scene.phase("old", "registered");
+    let mut new = scene.named("new", NAME);
+    scene.phase("new", "conflict");
+    new.kill();
+    scene.phase("new", "waiting-for-driver");
+    old.kill();
+    scene.reason("old", "registered", "the driver does not answer");
+    new.restart(Behaviour::named(NAME));
+    wait_endpoint(&kubelet, &new);
+    scene.phase("new", "registered");
+}
+
 #[test]
 fn a_restart_while_two_directories_claim_a_name_leads_to_the_one_that_answers() {
     let mut scene = Scene::started(Layout::TwoDirectories, KEEP);

@@ -118,7 +118,7 @@ async fn dial(world: &World, path: &Path) -> Result<Client, Failed> {
     let tries = async {
         let mut pause = timing.redial;
         loop {
-            match channel::connect(path).await {
+            match channel::connect_as(path, world.settings.release.user_agent()).await {
                 Ok(channel) => return channel,
                 Err(error) => last = error.to_string(),
             }

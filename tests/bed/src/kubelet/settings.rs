@@ -20,6 +20,15 @@ impl Release {
     /// Every release, for tests that go through all of them.
     pub const ALL: [Self; 3] = [Self::V1_24, Self::V1_35, Self::V1_36];
 
+    /// What its gRPC library says of itself in each call.
+    pub(super) fn user_agent(self) -> &'static str {
+        match self {
+            Self::V1_24 => "grpc-go/1.40.0",
+            Self::V1_35 => "grpc-go/1.72.2",
+            Self::V1_36 => "grpc-go/1.76.0",
+        }
+    }
+
     /// The walk at the start looks through links (1.25.0 and later).
     pub(super) fn walk_follows_links(self) -> bool {
         self >= Self::V1_35

@@ -9,21 +9,24 @@ use super::pace::Pace;
 use super::{Contact, Driver, Registration, Standing, Why};
 use crate::identity::Identity;
 use crate::link::layout::Slot;
+use crate::moment::Moment;
 
 /// What a driver leaves with its name.
 #[derive(Debug)]
 pub(crate) struct Estate {
-    /// None when no kubelet holds the driver: then there is nothing but the name.
-    registered: Option<Held>,
+    /// Which link, and what a kubelet may have made of its path. A kubelet before 1.36 that has asked
+    /// through it lets go of it by the driver's name, so that no other path may stand beside it.
+    slot: Slot,
+    announcer: Announcer,
+    changes: Pace,
+    /// None when no kubelet holds the driver.
+    held: Option<Held>,
 }
 
 #[derive(Debug)]
 struct Held {
     registration: Registration,
-    slot: Slot,
     link: Option<Identity>,
-    announcer: Announcer,
-    changes: Pace,
 }
 
 impl Driver {
@@ -35,26 +38,22 @@ impl Driver {
             return None;
         }
         let link = self.link.identity().cloned();
-        let slot = std::mem::take(&mut self.slot);
-        let announcer = std::mem::replace(&mut self.announcer, Announcer::new());
-        let changes = std::mem::take(&mut self.changes);
         let standing = std::mem::replace(&mut self.standing, Standing::Unregistered(Why::NotYet));
+        let held = match standing {
+            Standing::Registered(registration) => Some(Held { registration, link }),
+            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
+        };
         self.name = None;
         self.asked = None;
         self.not_before = None;
         self.socket.cleared();
         self.link.cleared();
-        let registered = match standing {
-            Standing::Registered(registration) => Some(Held {
-                registration,
-                slot,
-                link,
-                announcer,
-                changes,
-            }),
-            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
-        };
-        Some(Estate { registered })
+        Some(Estate {
+            slot: std::mem::take(&mut self.slot),
+            announcer: std::mem::replace(&mut self.announcer, Announcer::new()),
+            changes: std::mem::take(&mut self.changes),
+            held,
+        })
     }
 
     /// The driver answers and is to be registered, so that it may have the link of a silent sibling.
@@ -63,13 +62,14 @@ impl Driver {
     }
 
     /// Goes on with what a sibling has left.
-    pub(crate) fn inherit(&mut self, estate: Estate) {
-        let Some(held) = estate.registered else {
+    pub(crate) fn inherit(&mut self, estate: Estate, now: Moment) {
+        self.slot = estate.slot;
+        self.announcer = estate.announcer;
+        self.changes = estate.changes;
+        let Some(held) = estate.held else {
+            self.announcer.renewed(now);
             return;
         };
-        self.slot = held.slot;
-        self.announcer = held.announcer;
-        self.changes = held.changes;
         self.standing = Standing::Registered(held.registration);
         self.not_before = None;
         self.link.cleared();

@@ -195,7 +195,8 @@ impl Supervisor {
         held.retired
             .extend(held.service.take().map(Service::retire));
         self.names.remove(name);
-        self.entries.get_mut(id)?.driver.inherit(estate);
+        let now = self.now();
+        self.entries.get_mut(id)?.driver.inherit(estate, now);
         tracing::info!(driver = %id, "{id}: takes over the name {name} from {holder}, which does not answer");
         self.unsaved = true;
         self.refresh(&holder);

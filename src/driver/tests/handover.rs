@@ -34,7 +34,7 @@ fn a_silent_driver_that_no_kubelet_holds_leaves_the_name_alone() {
     let estate = holder.give_up_name(false).unwrap();
     assert_eq!((holder.name(), holder.serves()), (None, None));
     let mut heir = sibling();
-    heir.driver.inherit(estate);
+    heir.driver.inherit(estate, NOW);
     assert!(!heir.driver.is_registered() && heir.driver.links().is_none());
 }
 
@@ -48,7 +48,7 @@ fn link_and_registration_pass_to_the_sibling_and_the_endpoint_is_announced_once(
     );
     let mut heir = sibling();
     assert!(heir.driver.can_take_over());
-    heir.driver.inherit(holder.give_up_name(true).unwrap());
+    heir.driver.inherit(holder.give_up_name(true).unwrap(), NOW);
     assert_eq!(holder.phase(), WaitingForDriver);
     assert_eq!(
         (holder.name(), holder.links(), holder.serves()),
@@ -86,7 +86,7 @@ fn the_pace_of_announcements_passes_with_the_name() {
     holder.changes.announced(NOW);
     let mut heir = sibling();
     heir.driver
-        .inherit(silent(holder).give_up_name(true).unwrap());
+        .inherit(silent(holder).give_up_name(true).unwrap(), NOW);
     heir.apply(
         Event::Ticked {
             kubelet_there: true,

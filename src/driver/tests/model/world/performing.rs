@@ -75,7 +75,7 @@ impl World {
             let can_take_over =
                 us[place].can_take_over() && self.missing != Some(Missing::HandingTheNameOver);
             match us[1 - place].give_up_name(can_take_over) {
-                Some(estate) => us[place].inherit(estate),
+                Some(estate) => us[place].inherit(estate, self.now),
                 None => return Event::SocketBlocked(Obstacle::Sibling("other".to_owned())),
             }
             self.write();

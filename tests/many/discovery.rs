@@ -106,14 +106,16 @@ fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
             "conflict",
             "the driver \"first\" has the same name",
         );
-        // A kubelet holds the first: by hand it goes at once, by itself after five minutes.
+        let mark = kubelet.mark();
         drop(first);
         fs::remove_dir_all(scene.directory("first")).unwrap();
-        scene.registrar.succeed(&["withdraw", "first"]);
-        scene.phase("second", "registered");
         eventually("the second's endpoint", SOON, || {
             kubelet.registered().get(SHARED) == Some(&second.path().display().to_string())
         });
+        scene.phase("second", "registered");
+        scene.wait_forgotten("first");
+        let counts = kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
     }
 }
 

@@ -7,17 +7,19 @@ use bed::{Stranger, eventually};
 use crate::request::get;
 use crate::scene::{NAME, OTHER, SOON, Scene, has, pipe, stderr};
 
-/// Every metric of spec.md.
-pub(crate) const NAMES: [&str; 10] = [
+/// Every metric that there is.
+pub(crate) const NAMES: [&str; 12] = [
     "csi_sidecar_operations_seconds",
     "nsdr_build_info",
     "nsdr_driver_announcements_total",
     "nsdr_driver_link_repairs_total",
     "nsdr_driver_phase",
+    "nsdr_driver_registered_volume_limit",
     "nsdr_driver_registrations_total",
     "nsdr_driver_rejections_total",
     "nsdr_driver_time_to_register_seconds",
     "nsdr_driver_up",
+    "nsdr_driver_volume_limit",
     "process_start_time_seconds",
 ];
 
@@ -57,6 +59,7 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
     scene.phase(NAME, "registered");
     let text = scrape(&scene);
     assert_eq!(families(&text), NAMES.into());
+    assert!(!text.contains(&format!("nsdr_driver_volume_limit{{driver=\"{OTHER}\"}}")));
     let of = |metric: &str, driver: &str| value(&text, &format!("{metric}{{driver=\"{driver}\"}}"));
     assert_eq!(of("nsdr_driver_up", NAME), 1.0);
     assert_eq!(of("nsdr_driver_up", OTHER), 0.0);

@@ -15,14 +15,12 @@ mod pace;
 pub(crate) mod phase;
 mod reason;
 mod record;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod transitions;
 
-use std::path::PathBuf;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 use self::announcer::Announcer;
 pub(crate) use self::event::{Calling, Effect, Event, Seen};
@@ -32,6 +30,8 @@ use self::phase::Phase;
 pub(crate) use self::record::Record;
 #[cfg(test)]
 pub(crate) use self::record::Registered;
+pub(crate) use self::standing::Terms;
+use self::standing::{Registration, Standing, Why};
 use crate::csi::answer::{Answer, Change};
 use crate::identity::Identity;
 use crate::kubelet::Process;
@@ -71,14 +71,6 @@ pub(crate) struct Driver {
     held_until: Option<Moment>,
 }
 
-/// What the configuration adds to the driver's own answer when the kubelet asks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Terms {
-    /// csi.sock as the kubelet sees it.
-    pub(crate) endpoint: PathBuf,
-    pub(crate) versions: Vec<String>,
-}
-
 /// The driver's side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Contact {
@@ -96,39 +88,6 @@ enum Contact {
     },
 }
 
-/// The kubelet's side.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Standing {
-    Unregistered(Why),
-    Rejected {
-        kubelet: Option<Process>,
-        error: String,
-    },
-    Registered(Registration),
-}
-
-/// A kubelet's yes. It stands while that process runs and the link is the same object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Registration {
-    /// None when the kubelet lives in another pid namespace.
-    kubelet: Option<Process>,
-    /// The driver as the cluster knows it.
-    answer: Answer,
-    terms: Terms,
-}
-
-/// Why the driver is not registered (any more).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Why {
-    NotYet,
-    KubeletEnded,
-    LinkChanged,
-    /// The link was made anew because of this.
-    Announced(String),
-    /// The kubelet watches a directory that was deleted; no release ever looks at its successor.
-    DirectoryReplaced,
-}
-
 /// Why the link was taken away on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Withdrawal {
@@ -143,19 +102,6 @@ enum Rule {
     Wanted,
     Unwanted,
     AsItIs,
-}
-
-impl Terms {
-    fn change_to(&self, now: &Terms) -> Option<String> {
-        if self.endpoint != now.endpoint {
-            return Some(format!(
-                "endpoint changed from {} to {}",
-                self.endpoint.display(),
-                now.endpoint.display()
-            ));
-        }
-        (self.versions != now.versions).then(|| "supported versions changed".to_owned())
-    }
 }
 
 impl Driver {

@@ -21,18 +21,22 @@ const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 pub(crate) enum Call {
     /// Somebody asked who we are.
     Asked { pid: Option<u32> },
-    /// A kubelet said how the registration went. It has its answer when `heard` is used or gone.
-    Told {
-        outcome: Outcome,
-        pid: Option<u32>,
-        /// What the same caller was told when it asked who we are.
-        asked: Option<Asked>,
-        /// It asked on another connection, which it has closed.
-        apart: bool,
-        /// The caller is known to register links that are there when it starts.
-        follows_links: bool,
-        heard: oneshot::Sender<()>,
-    },
+    /// A kubelet said how the registration went.
+    Told(Box<Told>),
+}
+
+/// A kubelet's word, and how it came. The kubelet has its answer when `heard` is used or gone.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) outcome: Outcome,
+    pub(crate) pid: Option<u32>,
+    /// What the same caller was told when it asked who we are.
+    pub(crate) asked: Option<Asked>,
+    /// It asked on another connection, which it has closed.
+    pub(crate) apart: bool,
+    /// The caller is known to register links that are there when it starts.
+    pub(crate) follows_links: bool,
+    pub(crate) heard: oneshot::Sender<()>,
 }
 
 /// A question of who we are, and the answer to it.
@@ -196,14 +200,14 @@ impl Visit {
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
-        self.desk.tell(Call::Told {
+        self.desk.tell(Call::Told(Box::new(Told {
             outcome,
             pid,
             asked,
             apart,
             follows_links,
             heard,
-        });
+        })));
         written
     }
 }

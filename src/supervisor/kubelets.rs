@@ -120,8 +120,8 @@ impl Kubelets {
         self.apart.iter().any(|process| process.pid == pid)
     }
 
-    pub(crate) fn spoke_apart(&mut self, process: Process) {
-        self.apart.insert(process);
+    pub(crate) fn spoke_apart(&mut self, process: Option<Process>) {
+        self.apart.extend(process);
     }
 
     /// No restart of the kubelet will be seen from here, and it may ignore links when it starts.

@@ -10,7 +10,7 @@ use crate::csi::inquiry::Trouble;
 use crate::driver::{Event, Terms};
 use crate::journal::message_id;
 use crate::kubelet::Process;
-use crate::registration::desk::{Asked, Call, Outcome};
+use crate::registration::desk::{Asked, Call, Outcome, Told};
 
 /// Reports taken in before anything is written down: one write serves many.
 const BATCH: usize = 256;
@@ -79,26 +79,7 @@ impl Supervisor {
                 }
                 self.apply(&id, Event::KubeletAsked(pid.and_then(Process::of)));
             }
-            Report::Called(
-                id,
-                Call::Told {
-                    outcome,
-                    pid,
-                    asked,
-                    apart,
-                    follows_links,
-                    heard,
-                },
-            ) => {
-                self.told(&id, outcome, pid, asked);
-                if let Some(kubelet) = pid.and_then(Process::of).filter(|_| apart) {
-                    self.kubelets.spoke_apart(kubelet);
-                }
-                if pid.is_none() && !follows_links {
-                    self.kubelet_is_unseen();
-                }
-                self.unanswered.push(heard);
-            }
+            Report::Called(id, Call::Told(told)) => self.told(&id, *told),
             Report::OwnerEnded(id) => {
                 self.look_at_socket(&id);
                 self.look_at_link(&id);
@@ -139,15 +120,31 @@ impl Supervisor {
         self.apply(id, event);
     }
 
-    /// A kubelet said how the registration went.
-    fn told(&mut self, id: &DriverId, outcome: Outcome, pid: Option<u32>, asked: Option<Asked>) {
+    /// A kubelet said how the registration went. It has its answer when that is written down.
+    fn told(&mut self, id: &DriverId, told: Told) {
+        self.unanswered.push(told.heard);
+        let kubelet = told.pid.and_then(Process::behind);
+        self.verdict(id, told.outcome, kubelet, told.asked);
+        match told.pid {
+            Some(_) if told.apart => self.kubelets.spoke_apart(kubelet),
+            None if !told.follows_links => self.kubelet_is_unseen(),
+            Some(_) | None => {}
+        }
+    }
+
+    fn verdict(
+        &mut self,
+        id: &DriverId,
+        outcome: Outcome,
+        kubelet: Option<Process>,
+        asked: Option<Asked>,
+    ) {
         self.kubelets.told(self.now());
         let root = self.settings.kubelet_root();
         // With a directory that is named by itself, nothing tells of the root.
         if self.layout.kubelet_dir().starts_with(root) {
             self.called_in = Some(root.to_owned());
         }
-        let kubelet = pid.and_then(Process::behind);
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
         }

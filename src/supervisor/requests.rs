@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::{DriverId, Supervisor};
 use crate::config::Settings;
 use crate::driver::phase::Phase;
-use crate::driver::{Driver, Event, Record};
+use crate::driver::{Event, Record};
 use crate::journal::message_id;
 use crate::link::layout::Layout;
 use crate::proto::control::{Kubelet, Status};
@@ -89,17 +89,15 @@ impl Supervisor {
     /// A link is there to be made anew, and the driver answers: a kubelet that calls one which does
     /// not would only take it off the node.
     fn may_announce(&self, id: &DriverId) -> Result<(), String> {
-        let driver = self.entries.get(id).map(|entry| &entry.driver);
-        if !driver.is_some_and(|driver| driver.links().is_some()) {
-            return Err(self.why_no_link(id));
-        }
-        if driver.is_some_and(Driver::is_silent) {
-            return Err(format!(
+        match self.entries.get(id) {
+            Some(entry) if entry.driver.links().is_none() => Err(self.why_no_link(id)),
+            Some(entry) if entry.driver.is_silent() => Err(format!(
                 "{id} does not answer, and an announcement would take it off the node; start the driver first: {}",
-                self.entries.get(id).map_or("", |entry| &entry.shown.reason)
-            ));
+                entry.shown.reason
+            )),
+            Some(_) => Ok(()),
+            None => Err(self.why_no_link(id)),
         }
-        Ok(())
     }
 
     fn why_no_link(&self, id: &DriverId) -> String {

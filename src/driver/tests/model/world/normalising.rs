@@ -35,12 +35,12 @@ impl World {
             *socket = numbers.of(*socket);
         }
         if let Some(kubelet) = &mut self.kubelet {
-            kubelet.normalise(|link| numbers.of(link), &time);
+            kubelet.normalise(|link| numbers.of(link), time);
         }
         for us in self.us.iter_mut().flatten() {
             us.normalise(
                 |identity| Identity::numbered(numbers.of(identity.number())),
-                &time,
+                time,
                 |pid| self.pid == pid,
             );
         }

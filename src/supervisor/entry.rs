@@ -41,6 +41,8 @@ pub(crate) struct Entry {
     pub(crate) owner: Option<Task>,
     pub(crate) tally: Tally,
     pub(crate) last_error: Option<String>,
+    /// What was wrong with the driver itself when it was last asked, until it answers.
+    pub(crate) contact_error: Option<String>,
     /// The driver was tried at least once.
     pub(crate) tried: bool,
     /// Since when the driver is gone, if it answered before.
@@ -114,6 +116,7 @@ impl Entry {
             owner: None,
             tally: Tally::default(),
             last_error: None,
+            contact_error: None,
             tried: false,
             lost_since: None,
             without_node_service: false,

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::{DriverId, QUIET, Request, Supervisor};
 use crate::csi::contact::Heard;
-use crate::csi::inquiry::Trouble;
+use crate::csi::trouble::Trouble;
 use crate::driver::{Event, Terms};
 use crate::journal::message_id;
 use crate::kubelet::Process;
@@ -44,7 +44,10 @@ impl Supervisor {
         match report {
             Report::Heard(id, Heard::Answered(answer)) => {
                 let event = match self.layout.check(&answer.name) {
-                    Ok(()) => Event::DriverAnswered(answer),
+                    Ok(()) => {
+                        self.forget_error(&id);
+                        Event::DriverAnswered(answer)
+                    }
                     Err(too_long) => {
                         self.note_error(&id, too_long.to_string());
                         Event::DriverSilent(too_long.to_string())
@@ -58,7 +61,7 @@ impl Supervisor {
             }
             Report::Heard(id, Heard::Silent(trouble)) => {
                 let why = trouble.to_string();
-                if !trouble.is_absence() {
+                if trouble.is_error() {
                     self.note_error(&id, why.clone());
                 }
                 let tried = self.entries.get(&id).is_some_and(|entry| entry.tried);
@@ -175,7 +178,18 @@ impl Supervisor {
 
     fn note_error(&mut self, id: &DriverId, error: String) {
         if let Some(entry) = self.entries.get_mut(id) {
+            entry.contact_error = Some(error.clone());
             entry.last_error = Some(error);
+        }
+    }
+
+    /// The driver answers, so that what was wrong with it is over. What a kubelet said is not.
+    fn forget_error(&mut self, id: &DriverId) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            let over = entry.contact_error.take();
+            entry
+                .last_error
+                .take_if(|error| Some(&*error) == over.as_ref());
         }
     }
 }

@@ -145,6 +145,11 @@ impl Supervisor {
                     told,
                 };
                 self.apply(id, event);
+                let entry = self.entries.get(id);
+                // Through the link as it is now, and so through the directory as it is now.
+                if entry.is_some_and(|entry| entry.driver.is_registered()) {
+                    self.kubelets.sees_its_directory();
+                }
             }
             Outcome::Rejected(error) => {
                 entry.tally.rejections += 1;

@@ -46,6 +46,7 @@ impl Supervisor {
             .map(|(id, entry)| (id.to_string(), entry.driver.record()));
         let state = State::new(
             self.kubelets.marks(),
+            self.kubelets.watched(),
             self.called_in.clone(),
             self.layout.clone(),
             records.collect(),

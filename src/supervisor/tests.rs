@@ -85,7 +85,7 @@ impl Departed {
         symlink(layout.target(&name), &link).unwrap();
         let state = root.join("state.json");
         let records = BTreeMap::from([(ID.to_owned(), held(&name, &link))]);
-        State::new(BTreeMap::new(), None, layout.clone(), records)
+        State::new(BTreeMap::new(), None, None, layout.clone(), records)
             .save(&state)
             .unwrap();
         let reread = Box::new(|| Err(String::new()));

@@ -148,8 +148,8 @@ impl Directory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Watched {
     pub(crate) directory: Directory,
-    /// None when none has spoken to us, or its pid cannot be seen.
-    pub(crate) kubelet: Option<Process>,
+    /// The kubelet; none when none has spoken to us, or its pid cannot be seen.
+    pub(crate) by: Option<Process>,
 }
 
 /// Where a kubelet with this root shows that it has started.

@@ -152,7 +152,7 @@ impl Keeper {
             }
             Err(trouble) => Err(trouble),
         };
-        let trouble = match met {
+        let (trouble, on_disk) = match met {
             Ok((identity, held, said)) => {
                 let begun = Instant::now();
                 self.late = false;
@@ -164,13 +164,14 @@ impl Keeper {
                 if begun.elapsed() >= STEADY {
                     self.tries = 0;
                 }
-                tell(Heard::Silent(trouble));
-                return self.pause(false).await;
+                (trouble, false)
             }
-            Err(trouble) => trouble,
+            Err(trouble) => {
+                let on_disk = trouble.is_on_disk();
+                (trouble, on_disk)
+            }
         };
         self.late = trouble.is_node_info_late();
-        let on_disk = trouble.is_on_disk();
         tell(Heard::Silent(trouble));
         self.pause(on_disk).await
     }

@@ -104,6 +104,10 @@ impl Trouble {
 
     /// NodeGetInfo had all the time that it may take.
     pub(crate) fn is_node_info_late(&self) -> bool {
-        matches!(self, Trouble::TimedOut { step, .. } if *step == NODE_GET_INFO)
+        match self {
+            Trouble::TimedOut { step, .. } => *step == NODE_GET_INFO,
+            Trouble::Hung(trouble) => trouble.is_node_info_late(),
+            _ => false,
+        }
     }
 }

@@ -95,7 +95,7 @@ impl Kubelets {
         let running = |last: &Process| self.running.contains_key(last);
         Some(Watched {
             directory: self.watched?,
-            kubelet: self.last.filter(running),
+            by: self.last.filter(running),
         })
     }
 
@@ -106,7 +106,7 @@ impl Kubelets {
         watched: Watched,
         marks: &BTreeMap<PathBuf, Identity>,
     ) -> Option<Process> {
-        let runs = match watched.kubelet {
+        let runs = match watched.by {
             Some(kubelet) => kubelet.is_running(),
             None => self.signs.show_a_kubelet() && !self.started_since(marks),
         };
@@ -114,7 +114,7 @@ impl Kubelets {
             return None;
         }
         self.watched = Some(watched.directory);
-        watched.kubelet
+        watched.by
     }
 
     /// The kubelet watches a directory that is no longer the one at its path.
@@ -227,7 +227,7 @@ mod tests {
         assert!(!kubelets.directory_was_replaced() && !kubelets.is_blind());
         let me = Process::of(std::process::id()).unwrap();
         let watched = Watched {
-            kubelet: Some(me),
+            by: Some(me),
             ..kubelets.watched().unwrap()
         };
         // The inode of the old one is not given to the new one.
@@ -246,10 +246,9 @@ mod tests {
             started: me.started + 1,
             ..me
         };
-        for gone in [Some(ended), None] {
+        for by in [Some(ended), None] {
             let mut next = Kubelets::new(root.path(), &directory);
-            let kubelet = gone;
-            assert_eq!(next.recall(Watched { kubelet, ..watched }, &marks), None);
+            assert_eq!(next.recall(Watched { by, ..watched }, &marks), None);
             assert!(!next.is_blind());
         }
     }

@@ -121,12 +121,16 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
     };
     let driver = scene.node.behaving(NAME, controller);
     scene.reason(NAME, "waiting-for-driver", "has no Node service");
-    let (asked, woken) = (driver.calls(), scene.registrar.wakeups());
-    never("it is asked again", Duration::from_secs(2), || {
-        driver.calls() != asked
+    let asked = driver.calls();
+    // Whoever asked for the status may still be heard of for a while.
+    eventually("the registrar sleeps", SOON, || {
+        let woken = scene.registrar.wakeups();
+        never("it is asked again", Duration::from_secs(1), || {
+            driver.calls() != asked
+        });
+        let woken = scene.registrar.wakeups() - woken;
+        (woken < 5).then_some(()).ok_or(format!("{woken} wake-ups"))
     });
-    let woken = scene.registrar.wakeups() - woken;
-    assert!(woken < 20, "{woken} wake-ups in two seconds");
     // A connection stays, whose end tells that something has changed.
     assert_eq!(driver.connections(), 1);
 }

@@ -2,6 +2,18 @@
 
 use std::error::Error;
 
+/// Fields of the status that the commands and HTTP need, and that are not promised to anybody.
+const NOT_IN_JSON: [&str; 8] = [
+    "Status.notes",
+    "Driver.serving",
+    "Driver.answering",
+    "Driver.without_node_service",
+    "Driver.socket_stands",
+    "Driver.name_taken",
+    "Driver.volume_limit",
+    "Driver.registered_volume_limit",
+];
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     compile("csi.proto", true, false)?;
@@ -11,21 +23,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn compile(file: &str, client: bool, server: bool) -> Result<(), Box<dyn Error>> {
     let files = protox::compile([file], ["proto"])?;
-    tonic_prost_build::configure()
+    let mut builder = tonic_prost_build::configure()
         .build_client(client)
         .build_server(server)
         .build_transport(false)
         .btree_map(".")
         // The status that travels over control.sock is the one that `status --json` prints.
-        .type_attribute(".nsdr.control.v1", "#[derive(serde::Serialize)]")
-        .field_attribute(".nsdr.control.v1.Status.notes", "#[serde(skip)]")
-        .field_attribute(".nsdr.control.v1.Driver.serving", "#[serde(skip)]")
-        .field_attribute(".nsdr.control.v1.Driver.answering", "#[serde(skip)]")
-        .field_attribute(
-            ".nsdr.control.v1.Driver.without_node_service",
-            "#[serde(skip)]",
-        )
-        .field_attribute(".nsdr.control.v1.Driver.socket_stands", "#[serde(skip)]")
-        .compile_fds(files)?;
+        .type_attribute(".nsdr.control.v1", "#[derive(serde::Serialize)]");
+    for field in NOT_IN_JSON {
+        builder = builder.field_attribute(format!(".nsdr.control.v1.{field}"), "#[serde(skip)]");
+    }
+    builder.compile_fds(files)?;
     Ok(())
 }

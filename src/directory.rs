@@ -1,8 +1,8 @@
-//! A directory: which one a file is in, and making one.
+//! A directory: which one a file is in, whether two are one, and making one.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
@@ -36,10 +36,14 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
     made.set_permissions(Permissions::from_mode(0o755))
 }
 
+/// Both paths lead to one directory; none while either leads nowhere.
+pub(crate) fn is_same(a: &Path, b: &Path) -> Option<bool> {
+    let (a, b) = (fs::metadata(a).ok()?, fs::metadata(b).ok()?);
+    Some((a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
     #[test]

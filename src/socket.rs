@@ -17,6 +17,9 @@ use tokio::net::UnixListener;
 /// Temporary names of ours start so.
 pub(crate) const STAGED: &str = ".nr";
 
+/// The mode of every socket of ours.
+pub(crate) const MODE: u32 = 0o600;
+
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 1024;
 
@@ -104,7 +107,7 @@ impl Drop for Staged {
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    fchmod(&fd, Mode::from_bits_truncate(MODE))?;
     bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
     nix::sys::socket::listen(&fd, Backlog::new(BACKLOG)?)?;
     UnixListener::from_std(fd.into())

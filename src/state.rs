@@ -39,7 +39,41 @@ pub(crate) struct State {
     /// Where the sockets and links of these drivers are.
     #[serde(default)]
     pub(crate) layout: Option<Layout>,
-    pub(crate) drivers: BTreeMap<String, Record>,
+    pub(crate) drivers: BTreeMap<String, Written>,
+}
+
+/// One driver as it is written down, with what tells it apart from another of its id or its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Written {
+    #[serde(flatten)]
+    pub(crate) record: Record,
+    /// Not known for a file of an earlier version.
+    #[serde(default)]
+    pub(crate) origin: Option<Origin>,
+    /// Where the driver was waited for.
+    #[serde(default)]
+    pub(crate) csi_socket: Option<PathBuf>,
+    /// That socket as it was when the driver last came.
+    #[serde(default)]
+    pub(crate) csi_seen: Option<Identity>,
+}
+
+/// Where a driver came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Origin {
+    /// A table of the configuration names it.
+    Table,
+    /// It was found in plugins_dir.
+    Discovery,
+}
+
+impl Written {
+    /// What is left of it in other directories: that somebody has withdrawn the driver.
+    pub(crate) fn by_hand(self) -> Option<Written> {
+        let record = self.record.by_hand()?;
+        Some(Written { record, ..self })
+    }
 }
 
 /// The one thing that every format has, whatever else is in it.
@@ -69,7 +103,7 @@ impl State {
         watched: Option<Watched>,
         called_in: Option<PathBuf>,
         layout: Layout,
-        drivers: BTreeMap<String, Record>,
+        drivers: BTreeMap<String, Written>,
     ) -> State {
         State {
             format: FORMAT,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
 use super::word::{LogLevel, LogTarget, OnStop, ReadyWhen};
+use crate::directory;
 
 /// Where most kubelets live.
 pub(super) const KUBELET_ROOT: &str = "/var/lib/kubelet";
@@ -192,10 +192,7 @@ impl Settings {
             return true;
         }
         // A bind mount or a link can make one directory of two paths.
-        match (fs::metadata(ours), fs::metadata(kubelets)) {
-            (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-            _ => resolved(ours) == resolved(kubelets),
-        }
+        directory::is_same(ours, kubelets).unwrap_or_else(|| resolved(ours) == resolved(kubelets))
     }
 }
 

@@ -46,6 +46,9 @@ pub(crate) enum AnswerError {
 pub(crate) enum Change {
     /// Nothing that the cluster would see.
     None,
+    /// The volume limit alone: a driver may change it all day while it runs, and a kubelet from 1.36
+    /// on takes the new one by itself.
+    Limit(String),
     /// The cluster must hear of it; in words.
     Announce(String),
     /// A topology key has another value: the kubelet would refuse that while the node carries
@@ -116,14 +119,14 @@ impl Answer {
                 printable(&now.node_id)
             ));
         }
+        if !self.topology.keys().eq(now.topology.keys()) {
+            return Change::Announce("topology keys changed".to_owned());
+        }
         if self.max_volumes != now.max_volumes {
-            return Change::Announce(format!(
+            return Change::Limit(format!(
                 "volume limit changed from {} to {}",
                 self.max_volumes, now.max_volumes
             ));
-        }
-        if !self.topology.keys().eq(now.topology.keys()) {
-            return Change::Announce("topology keys changed".to_owned());
         }
         Change::None
     }
@@ -211,6 +214,14 @@ mod tests {
             known.change_to(&answer("n1", &[])),
             Change::Announce(_)
         ));
+        let limited = Answer {
+            max_volumes: 5,
+            ..known.clone()
+        };
+        let Change::Limit(words) = known.change_to(&limited) else {
+            panic!("not seen as another limit")
+        };
+        assert_eq!(words, "volume limit changed from 8 to 5");
     }
 
     #[test]

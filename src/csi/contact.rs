@@ -31,7 +31,10 @@ const ASK_AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_s
 /// What the contact has to tell.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    Answered(Answer),
+    /// The driver has come, or come back, and listens on this socket.
+    Answered(Answer, Identity),
+    /// The driver runs on, and says something else than before.
+    Changed(Answer),
     Silent(Trouble),
 }
 
@@ -120,10 +123,19 @@ impl Said {
         }
     }
 
-    fn heard(&self) -> Heard {
+    /// What is told of a driver that has come, and listens on this socket.
+    fn came(&self, socket: &Identity) -> Heard {
         match self {
-            Said::Answer(answer) => Heard::Answered(answer.clone()),
+            Said::Answer(answer) => Heard::Answered(answer.clone(), socket.clone()),
             Said::NoNodeService => Heard::Silent(Trouble::NoNodeService),
+        }
+    }
+
+    /// What is told of a driver that runs on, on this socket, and said this before.
+    fn changed(&self, before: &Said, socket: &Identity) -> Heard {
+        match (before, self) {
+            (Said::Answer(_), Said::Answer(answer)) => Heard::Changed(answer.clone()),
+            (Said::NoNodeService, _) | (_, Said::NoNodeService) => self.came(socket),
         }
     }
 }
@@ -156,7 +168,7 @@ impl Keeper {
             Ok((identity, held, said)) => {
                 let begun = Instant::now();
                 self.late = false;
-                tell(said.heard());
+                tell(said.came(&identity));
                 let left = self.stay_with(&identity, held, said, tell).await?;
                 let Left::Lost(trouble) = left else {
                     return Ok(());
@@ -275,7 +287,7 @@ impl Keeper {
                 match Said::of(again) {
                     Ok(again) if again == said => same = same.saturating_add(1),
                     Ok(again) => {
-                        tell(again.heard());
+                        tell(again.changed(&said, identity));
                         (said, same) = (again, 0);
                     }
                     Err(trouble @ Trouble::TimedOut { .. }) => {
@@ -369,12 +381,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut driver = driver(&dir);
         let (contact, mut hearing) = contact(&driver, Duration::from_secs(60));
-        assert!(matches!(next(&mut hearing).await, Heard::Answered(_)));
+        assert!(matches!(next(&mut hearing).await, Heard::Answered(..)));
         let mut slow = Behaviour::named("a").taking(Call::NodeGetInfo, Duration::from_millis(500));
         slow.node_id = "another".to_owned();
         driver.change(slow);
         contact.check();
-        let Heard::Answered(answer) = next(&mut hearing).await else {
+        let Heard::Changed(answer) = next(&mut hearing).await else {
             panic!("the driver counts as one that hangs");
         };
         assert_eq!(answer.node_id, "another");
@@ -385,7 +397,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut driver = driver(&dir);
         let (contact, mut hearing) = contact(&driver, Duration::from_millis(400));
-        assert!(matches!(next(&mut hearing).await, Heard::Answered(_)));
+        assert!(matches!(next(&mut hearing).await, Heard::Answered(..)));
         driver.change(Behaviour::named("a").hanging_on(Call::NodeGetInfo));
         contact.check();
         let Heard::Silent(trouble) = next(&mut hearing).await else {

@@ -22,7 +22,10 @@ pub(crate) enum Calling {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
+    /// The driver has come, or come back.
     DriverAnswered(Answer),
+    /// The driver runs on, and may say something else than before.
+    DriverChanged(Answer),
     DriverSilent(String),
     SocketServed(Identity),
     SocketBlocked(Obstacle),
@@ -54,8 +57,6 @@ pub(crate) enum Event {
     Withdraw,
     Publish,
     Reannounce,
-    /// Another driver of ours, which answers, has the same name.
-    NameWanted,
 }
 
 /// Who is at a place of ours.

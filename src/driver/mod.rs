@@ -10,6 +10,8 @@
 mod announcer;
 pub(crate) mod event;
 pub(crate) mod footing;
+mod handover;
+mod pace;
 pub(crate) mod phase;
 mod reason;
 mod record;
@@ -25,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use self::announcer::Announcer;
 pub(crate) use self::event::{Calling, Effect, Event, Seen};
 use self::footing::Footing;
+use self::pace::Pace;
 use self::phase::Phase;
 pub(crate) use self::record::Record;
 #[cfg(test)]
@@ -60,6 +63,8 @@ pub(crate) struct Driver {
     asked: Option<Answer>,
     withdrawal: Option<Withdrawal>,
     announcer: Announcer,
+    /// Announcements of what changed while the driver was registered.
+    changes: Pace,
     /// Somebody asked for an announcement by hand.
     asked_by_hand: bool,
     /// An announcement that is owed waits until then, because a call was in progress.
@@ -83,7 +88,12 @@ enum Contact {
         since: Moment,
         why: String,
     },
-    Answering(Answer),
+    Answering {
+        answer: Answer,
+        /// The volume limit that the cluster is to know: the one that the driver came with. A limit
+        /// that changes while the driver runs is shown, not announced.
+        limit: i64,
+    },
 }
 
 /// The kubelet's side.
@@ -163,6 +173,7 @@ impl Driver {
             asked: None,
             withdrawal: None,
             announcer: Announcer::new(),
+            changes: Pace::default(),
             asked_by_hand: false,
             held_until: None,
         }
@@ -180,6 +191,10 @@ impl Driver {
         self.withdraw_after = withdraw_after;
         let news = self.terms != terms;
         self.terms = terms;
+        if news {
+            // The operator's own change has to wait for none of the driver's.
+            self.changes = Pace::default();
+        }
         if news && !self.is_registered() {
             // A kubelet that has refused what it was told before may like this better.
             if matches!(self.standing, Standing::Rejected { .. }) {
@@ -200,6 +215,7 @@ impl Driver {
         let before = self.record();
         let mut effects = match event {
             Event::DriverAnswered(answer) => self.driver_answered(answer, now),
+            Event::DriverChanged(answer) => self.driver_changed(answer, now),
             Event::DriverSilent(why) => self.driver_silent(why, now),
             Event::SocketServed(identity) => self.socket_served(identity),
             Event::SocketBlocked(obstacle) => self.socket_blocked(obstacle, now),
@@ -224,7 +240,6 @@ impl Driver {
             Event::Withdraw => self.withdrawn(Withdrawal::ByHand),
             Event::Publish => self.published_by_hand(now),
             Event::Reannounce => self.reannounced_by_hand(now),
-            Event::NameWanted => self.name_wanted(),
         };
         effects.extend(self.settle(now));
         if self.record() != before {
@@ -240,7 +255,11 @@ impl Driver {
         let announcement = if !wanted || !stands {
             None
         } else if self.owed().is_some() {
-            Some(self.held_until.unwrap_or_default())
+            Some(
+                self.held_until
+                    .unwrap_or_default()
+                    .max(self.not_announced_before()),
+            )
         } else if self.is_registered() {
             None
         } else {
@@ -271,25 +290,40 @@ impl Driver {
         match (&self.standing, &self.contact) {
             (Standing::Registered(_), _) => Phase::Registered,
             (_, Contact::Untried | Contact::Silent { .. }) => Phase::WaitingForDriver,
-            (Standing::Rejected { .. }, Contact::Answering(_)) => Phase::Rejected,
-            (Standing::Unregistered(_), Contact::Answering(_)) => Phase::WaitingForKubelet,
+            (Standing::Rejected { .. }, Contact::Answering { .. }) => Phase::Rejected,
+            (Standing::Unregistered(_), Contact::Answering { .. }) => Phase::WaitingForKubelet,
         }
     }
 
     /// The driver's answer, while it answers: what GetInfo may tell.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.contact {
-            Contact::Answering(answer) => Some(answer),
+            Contact::Answering { answer, .. } => Some(answer),
             Contact::Untried | Contact::Silent { .. } => None,
         }
     }
 
+    /// The driver was asked, and does not answer.
+    pub(crate) fn is_silent(&self) -> bool {
+        matches!(self.contact, Contact::Silent { .. })
+    }
+
     /// The driver as it last was, for those who want to see it.
     pub(crate) fn last_answer(&self) -> Option<&Answer> {
-        self.answer().or(match &self.standing {
+        self.answer().or(self.registered_answer())
+    }
+
+    /// The driver as the kubelet has registered it.
+    pub(crate) fn registered_answer(&self) -> Option<&Answer> {
+        match &self.standing {
             Standing::Registered(registration) => Some(&registration.answer),
             Standing::Unregistered(_) | Standing::Rejected { .. } => None,
-        })
+        }
+    }
+
+    /// Another driver of ours serves under the name, and keeps it.
+    pub(crate) fn name_is_taken(&self) -> bool {
+        matches!(self.socket.obstacle(), Some(Obstacle::Sibling(_)))
     }
 
     pub(crate) fn terms(&self) -> &Terms {
@@ -370,26 +404,38 @@ impl Driver {
             return Rule::Unwanted;
         }
         match (&self.standing, &self.contact) {
-            (Standing::Registered(_), _) | (_, Contact::Answering(_)) => Rule::Wanted,
+            (Standing::Registered(_), _) | (_, Contact::Answering { .. }) => Rule::Wanted,
             (_, Contact::Silent { .. }) => Rule::Unwanted,
             (_, Contact::Untried) => Rule::AsItIs,
         }
     }
 
-    /// What the kubelet must hear although the driver is registered.
+    /// What the kubelet must hear although the driver is registered. A driver that does not answer
+    /// would only be taken off the node.
     fn owed(&self) -> Option<String> {
+        let Contact::Answering { answer, limit } = &self.contact else {
+            return None;
+        };
         if self.asked_by_hand {
             return Some("by hand".to_owned());
         }
-        let (Standing::Registered(registration), Contact::Answering(answer)) =
-            (&self.standing, &self.contact)
-        else {
+        let Standing::Registered(registration) = &self.standing else {
             return None;
         };
         match registration.answer.change_to(answer) {
             Change::Announce(news) => Some(news),
+            Change::Limit(news) if registration.answer.max_volumes != *limit => Some(news),
             Change::Collision(_) => None,
-            Change::None => registration.terms.change_to(&self.terms),
+            Change::Limit(_) | Change::None => registration.terms.change_to(&self.terms),
+        }
+    }
+
+    /// When what is owed may go out. Whoever asks by hand does not wait for a pace.
+    fn not_announced_before(&self) -> Moment {
+        if self.asked_by_hand {
+            Moment::default()
+        } else {
+            self.changes.next()
         }
     }
 

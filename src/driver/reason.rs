@@ -54,7 +54,7 @@ impl Driver {
     fn why_silent(&self) -> String {
         match &self.contact {
             Contact::Silent { why, .. } => why.clone(),
-            Contact::Untried | Contact::Answering(_) => "the driver is being asked".to_owned(),
+            Contact::Untried | Contact::Answering { .. } => "the driver is being asked".to_owned(),
         }
     }
 
@@ -67,7 +67,10 @@ impl Driver {
             None => "by a kubelet whose pid cannot be seen".to_owned(),
         };
         let how = match &self.contact {
-            Contact::Answering(_) => by,
+            Contact::Answering { .. } => match self.untold() {
+                Some(change) => format!("{by}; {change}"),
+                None => by,
+            },
             Contact::Untried => format!("{by}; the driver is being asked"),
             Contact::Silent { why, .. } => {
                 format!("{by}; kept although the driver does not answer: {why}")
@@ -80,10 +83,33 @@ impl Driver {
         }
     }
 
+    /// What the cluster has not been told although the driver says so.
+    fn untold(&self) -> Option<String> {
+        if let Some(news) = self.owed() {
+            return self.changes.has_begun().then(|| {
+                format!(
+                    "{news}; changes follow each other, so that the next announcement waits: a minute \
+                     after the last one, doubling to 30 minutes"
+                )
+            });
+        }
+        let (Standing::Registered(registration), Some(answer)) = (&self.standing, self.answer())
+        else {
+            return None;
+        };
+        match registration.answer.change_to(answer) {
+            Change::Limit(_) => Some(format!(
+                "the driver now has a volume limit of {}, and was registered with {}: a kubelet from \
+                 1.36 on can take that by itself, an older one with reannounce",
+                answer.max_volumes, registration.answer.max_volumes
+            )),
+            Change::None | Change::Announce(_) | Change::Collision(_) => None,
+        }
+    }
+
     /// The one change that may not be announced, with its mend.
     fn collision(&self) -> Option<String> {
-        let (Standing::Registered(registration), Contact::Answering(answer)) =
-            (&self.standing, &self.contact)
+        let (Standing::Registered(registration), Some(answer)) = (&self.standing, self.answer())
         else {
             return None;
         };
@@ -91,7 +117,7 @@ impl Driver {
             Change::Collision(values) => Some(format!(
                 "kept as registered: {values}; the kubelet refuses another value while the node has the label: remove the label from the node, then reannounce"
             )),
-            Change::None | Change::Announce(_) => None,
+            Change::None | Change::Limit(_) | Change::Announce(_) => None,
         }
     }
 

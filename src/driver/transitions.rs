@@ -20,6 +20,21 @@ const GAP: Duration = Duration::from_secs(2);
 
 impl Driver {
     pub(super) fn driver_answered(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
+        let limit = answer.max_volumes;
+        self.heard(answer, limit, now)
+    }
+
+    pub(super) fn driver_changed(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
+        let limit = match (&self.contact, &self.standing) {
+            (Contact::Answering { limit, .. }, _) => *limit,
+            // It has run on while we were away, and the cluster knows it as it came.
+            (_, Standing::Registered(registration)) => registration.answer.max_volumes,
+            _ => answer.max_volumes,
+        };
+        self.heard(answer, limit, now)
+    }
+
+    fn heard(&mut self, answer: Answer, limit: i64, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.name.as_ref().is_some_and(|name| *name != answer.name) {
             effects = self.let_go_of_the_name(now);
@@ -34,14 +49,18 @@ impl Driver {
         if news && !self.is_registered() {
             self.announcer.renewed(now);
         }
-        self.contact = Contact::Answering(answer);
+        self.contact = Contact::Answering { answer, limit };
+        // A sibling keeps its name from a driver that is silent, and may not from one that answers.
+        if self.name_is_taken() {
+            self.socket.look_again();
+        }
         effects
     }
 
     pub(super) fn driver_silent(&mut self, why: String, now: Moment) -> Vec<Effect> {
         let since = match &self.contact {
             Contact::Silent { since, .. } => *since,
-            Contact::Untried | Contact::Answering(_) => now,
+            Contact::Untried | Contact::Answering { .. } => now,
         };
         self.contact = Contact::Silent { since, why };
         Vec::new()
@@ -71,8 +90,8 @@ impl Driver {
 
     pub(super) fn socket_seen(&mut self, seen: &Seen, now: Moment) -> Vec<Effect> {
         match (self.socket.identity(), seen) {
-            (Some(ours), Seen::Ours(found)) if found == ours => {}
-            (Some(_), _) => self.socket.disturbed(now),
+            (Some(_), Seen::Ours(found)) => self.socket.stood(found.clone()),
+            (Some(_), Seen::NotOurs) => self.socket.disturbed(now),
             (None, _) => self.socket.look_again(),
         }
         Vec::new()
@@ -133,6 +152,9 @@ impl Driver {
         let stands =
             link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
         if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
+            if let Contact::Answering { limit, .. } = &mut self.contact {
+                *limit = answer.max_volumes;
+            }
             self.standing = Standing::Registered(Registration {
                 kubelet,
                 answer,
@@ -229,12 +251,17 @@ impl Driver {
             return Vec::new();
         }
         if let Some(news) = self.owed() {
+            if now < self.not_announced_before() {
+                return Vec::new();
+            }
             if calling == Calling::This {
                 self.held_until = Some(now + CALL_CHECK);
                 return Vec::new();
             }
             self.held_until = None;
-            self.asked_by_hand = false;
+            if !std::mem::take(&mut self.asked_by_hand) {
+                self.changes.announced(now);
+            }
             self.standing = Standing::Unregistered(Why::Announced(news));
             self.announcer.renewed(now);
             return vec![Effect::Announce(name, self.slot)];
@@ -260,24 +287,19 @@ impl Driver {
     pub(super) fn published_by_hand(&mut self, now: Moment) -> Vec<Effect> {
         if self.withdrawal.take().is_some() {
             self.announcer.renewed(now);
+            self.socket.look_again();
         }
         Vec::new()
     }
 
+    /// The wish of somebody who says so while the driver is still asked for the first time waits for
+    /// its answer.
     pub(super) fn reannounced_by_hand(&mut self, now: Moment) -> Vec<Effect> {
-        self.asked_by_hand = self.link.identity().is_some();
-        self.announcer.renewed(now);
-        Vec::new()
-    }
-
-    /// A driver that neither answers nor is registered has no use for its name.
-    pub(super) fn name_wanted(&mut self) -> Vec<Effect> {
-        if self.answer().is_some() || self.is_registered() || self.contact == Contact::Untried {
-            return Vec::new();
+        if !self.is_silent() {
+            self.asked_by_hand = self.link.identity().is_some();
+            self.announcer.renewed(now);
         }
-        let effects = self.unserve();
-        self.name = None;
-        effects
+        Vec::new()
     }
 
     pub(super) fn let_go_of_the_name(&mut self, now: Moment) -> Vec<Effect> {

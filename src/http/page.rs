@@ -84,10 +84,12 @@ fn is_unserved(driver: &Driver) -> bool {
 }
 
 /// The driver should be registered and is not. One that another process serves, or that has nothing
-/// to register, will not be, and must not hold up those who wait for the node.
+/// to register, will not be, and must not hold up those who wait for the node. A conflict between two
+/// drivers of ours is nobody's but ours.
 fn is_unready(driver: &Driver) -> bool {
-    let excused = [Phase::Registered, Phase::Conflict].map(Phase::as_str);
-    !excused.contains(&driver.phase.as_str()) && !driver.without_node_service
+    let phase = driver.phase.as_str();
+    let excused = phase == Phase::Conflict.as_str() && !driver.name_taken;
+    phase != Phase::Registered.as_str() && !excused && !driver.without_node_service
 }
 
 fn verdict<'a>(faults: impl Iterator<Item = &'a Driver>) -> Response<String> {
@@ -145,6 +147,10 @@ mod tests {
             let excused = matches!(phase, Phase::Registered | Phase::Conflict);
             assert_eq!(is_unready(&driver(phase)), !excused, "{phase}");
         }
+        assert!(is_unready(&Driver {
+            name_taken: true,
+            ..driver(Phase::Conflict)
+        }));
         let controller = Driver {
             without_node_service: true,
             ..driver(Phase::WaitingForDriver)

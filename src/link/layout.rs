@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::config::clash::REG_SOCK;
 use crate::config::{SUN_PATH_MAX, Settings};
+use crate::directory;
 use crate::name::DriverName;
 
 /// Where sockets and links go.
@@ -63,6 +64,13 @@ impl Layout {
 
     pub(crate) fn one_directory(&self) -> bool {
         self.one_directory
+    }
+
+    /// The directories still are what they were taken for: one, or two. A mount or a link can change
+    /// that at any time; while either directory is missing, nothing tells.
+    pub(crate) fn holds(&self) -> bool {
+        directory::is_same(&self.registry_dir, &self.kubelet_dir)
+            .is_none_or(|same| same == self.one_directory)
     }
 
     pub(crate) fn socket(&self, name: &DriverName) -> PathBuf {

@@ -2,17 +2,18 @@
 
 use std::fs::{self, FileType};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
 use tokio::net::UnixListener;
 
 use super::obstacle::Obstacle;
 use crate::config::OnLiveOwner;
 use crate::directory;
 use crate::identity::Identity;
-use crate::socket::{Knock, Staged, knock, listener, staging};
+use crate::socket::{Knock, MODE, Staged, knock, listener, staging};
 
 /// Who is at a place.
 #[derive(Debug)]
@@ -69,7 +70,7 @@ fn vacancy(path: &Path) -> Occupant {
     }
 }
 
-/// A link may be put at `path`, or the reason why not.
+/// Something of ours may be put at `path`, or the reason why not.
 fn clear(path: &Path, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
     match occupant {
         Occupant::Nobody | Occupant::Ours(_) | Occupant::Dead | Occupant::Detour => Ok(()),
@@ -99,6 +100,8 @@ pub(crate) struct LinkPlace<'a> {
     pub(crate) socket: PathBuf,
     /// Where a new link is made before it is renamed over an old one.
     pub(crate) stage: &'a Path,
+    /// The link is one more name of the socket, which a kubelet takes for a socket of its own.
+    pub(crate) hard: bool,
 }
 
 impl LinkPlace<'_> {
@@ -114,8 +117,32 @@ impl LinkPlace<'_> {
         end.is_ok_and(|end| end.is_at(&self.socket))
     }
 
-    fn is_ours(&self, identity: &Identity) -> bool {
-        identity.target() == Some(&self.target)
+    /// The link's place is the socket's own: a mount or a link has made one directory of two. A link
+    /// there would take the socket's place and lead to itself.
+    fn is_the_sockets(&self) -> bool {
+        self.path.file_name() == self.socket.file_name()
+            && directory::is_same(directory::of(&self.path), directory::of(&self.socket))
+                == Some(true)
+    }
+
+    /// A link may be put at the path, or the reason why not.
+    fn clear(&self, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
+        if self.is_the_sockets() {
+            return Err(Obstacle::Failed(format!(
+                "{} and {} are one file: registry_dir has become the kubelet's own directory",
+                self.path.display(),
+                self.socket.display()
+            )));
+        }
+        clear(&self.path, occupant, on_live_owner)
+    }
+
+    /// A link that we made, of either kind.
+    pub(crate) fn is_ours(&self, identity: &Identity) -> bool {
+        match identity.target() {
+            Some(target) => *target == self.target,
+            None => self.hard && identity.is_at(&self.socket),
+        }
     }
 
     /// Makes sure that our link is there: one that stands is left alone.
@@ -127,11 +154,15 @@ impl LinkPlace<'_> {
                     made: false,
                 });
             }
-            // symlink() makes the whole link at once and never replaces anything.
-            Occupant::Nobody => symlink(&self.target, &self.path),
             occupant => {
-                clear(&self.path, occupant, on_live_owner)?;
-                self.rename_over()
+                let is_free = matches!(occupant, Occupant::Nobody);
+                self.clear(occupant, on_live_owner)?;
+                if is_free {
+                    // It makes the whole link at once and never replaces anything.
+                    self.make(&self.path)
+                } else {
+                    self.rename_over()
+                }
             }
         };
         self.made(made)
@@ -139,8 +170,23 @@ impl LinkPlace<'_> {
 
     /// Puts a fresh link over ours, which is what makes a kubelet look again.
     pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        clear(&self.path, self.look(), on_live_owner)?;
-        self.made(self.rename_over())
+        let occupant = self.look();
+        // To rename one name of a file over another one does nothing at all.
+        let is_hard = matches!(&occupant, Occupant::Ours(identity) if identity.target().is_none());
+        self.clear(occupant, on_live_owner)?;
+        self.made(if is_hard {
+            fs::remove_file(&self.path).and_then(|()| self.make(&self.path))
+        } else {
+            self.rename_over()
+        })
+    }
+
+    fn make(&self, path: &Path) -> io::Result<()> {
+        if self.hard {
+            fs::hard_link(&self.socket, path)
+        } else {
+            symlink(&self.target, path)
+        }
     }
 
     fn made(&self, made: io::Result<()>) -> Result<Published, Obstacle> {
@@ -164,7 +210,7 @@ impl LinkPlace<'_> {
 
     fn rename_from(&self, directory: &Path) -> io::Result<()> {
         let staged = staging(directory);
-        symlink(&self.target, &staged)?;
+        self.make(&staged)?;
         fs::rename(&staged, &self.path).inspect_err(|_| {
             if let Err(error) = fs::remove_file(&staged) {
                 tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary link");
@@ -192,8 +238,17 @@ pub(crate) struct SocketPlace<'a> {
 }
 
 impl SocketPlace<'_> {
+    /// Ours is the one that we listen on, with the owner and the mode that we gave it.
     pub(crate) fn look(&self, ours: Option<&Identity>) -> Occupant {
-        look(&self.path, |identity| Some(identity) == ours)
+        let is_unchanged = || {
+            let found = fs::symlink_metadata(&self.path);
+            found.is_ok_and(|found| {
+                found.mode() & 0o7777 == MODE && found.uid() == geteuid().as_raw()
+            })
+        };
+        look(&self.path, |identity| {
+            is_bound(ours, identity) && is_unchanged()
+        })
     }
 
     /// Listens at the place, over a socket that nobody listens on or that is `ours`: the one we
@@ -207,9 +262,7 @@ impl SocketPlace<'_> {
             directory::make(self.directory)
                 .map_err(|error| failed("make", self.directory, &error))?;
         }
-        let occupant = look(&self.path, |identity| {
-            ours.is_some_and(|ours| ours.is_same_inode(identity))
-        });
+        let occupant = look(&self.path, |identity| is_bound(ours, identity));
         clear(&self.path, occupant, on_live_owner)?;
         let listening = match self.listen_from(self.stage) {
             Err(error) if cannot_stage(&error) => self.listen_from(self.directory),
@@ -224,10 +277,16 @@ impl SocketPlace<'_> {
     }
 }
 
-/// Removes `path` if it is still the file that it was. Tells whether it did.
+/// The file is the socket that we listen on: no other file gets its inode as long as we do.
+fn is_bound(ours: Option<&Identity>, found: &Identity) -> bool {
+    ours.is_some_and(|ours| ours.is_same_inode(found))
+}
+
+/// Removes `path` if it is still the file that it was, though somebody may have touched it. Tells
+/// whether it did.
 pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
     match Identity::of(path) {
-        Ok(found) if found == *identity => fs::remove_file(path).map(|()| true),
+        Ok(found) if found.is_same_object(identity) => fs::remove_file(path).map(|()| true),
         Ok(_) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

@@ -42,7 +42,7 @@ pub(crate) struct Unclaimed {
 
 /// Looks through the directories of `layout` once, and returns what was left to others.
 pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
-    let booted = boot::time();
+    let booted = boot::began();
     let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
     let mut unclaimed = Vec::new();
     for entry in entries(layout.kubelet_dir()) {

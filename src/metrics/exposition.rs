@@ -41,6 +41,22 @@ const COUNTS: [Count; 4] = [
     ),
 ];
 
+/// A number of a driver that may not be known: its name, its help, and where it is in the status.
+type Limit = (&'static str, &'static str, fn(&Driver) -> Option<i64>);
+
+const LIMITS: [Limit; 2] = [
+    (
+        "nsdr_driver_volume_limit",
+        "The volume limit that the driver reports; 0 for none",
+        |driver| driver.volume_limit,
+    ),
+    (
+        "nsdr_driver_registered_volume_limit",
+        "The volume limit that the driver was registered with; 0 for none",
+        |driver| driver.registered_volume_limit,
+    ),
+];
+
 /// The families that follow from a status.
 pub(super) fn of_status(status: &Status) -> Result<Vec<MetricFamily>, Error> {
     let registry = Registry::new();
@@ -52,6 +68,15 @@ pub(super) fn of_status(status: &Status) -> Result<Vec<MetricFamily>, Error> {
                 .inc_by(count(driver));
         }
         registry.register(Box::new(counter))?;
+    }
+    for (name, help, limit) in LIMITS {
+        let known = gauge(name, help, &["driver"])?;
+        for driver in &status.drivers {
+            if let Some(limit) = limit(driver) {
+                known.with_label_values(&[&driver.id]).set(limit);
+            }
+        }
+        registry.register(Box::new(known))?;
     }
     let up = gauge(
         "nsdr_driver_up",
@@ -129,6 +154,8 @@ mod tests {
             phase: "registered".to_owned(),
             registrations: 3,
             answering: true,
+            volume_limit: Some(5),
+            registered_volume_limit: Some(8),
             ..Driver::default()
         };
         Status {
@@ -156,6 +183,8 @@ mod tests {
             ("nsdr_driver_rejections_total", "counter"),
             ("nsdr_driver_announcements_total", "counter"),
             ("nsdr_driver_link_repairs_total", "counter"),
+            ("nsdr_driver_volume_limit", "gauge"),
+            ("nsdr_driver_registered_volume_limit", "gauge"),
             ("nsdr_driver_time_to_register_seconds", "histogram"),
             ("csi_sidecar_operations_seconds", "histogram"),
             ("nsdr_build_info", "gauge"),

@@ -27,6 +27,10 @@ pub(crate) enum Call {
         pid: Option<u32>,
         /// What the same caller was told when it asked who we are.
         asked: Option<Asked>,
+        /// It asked on another connection, which it has closed.
+        apart: bool,
+        /// The caller is known to register links that are there when it starts.
+        follows_links: bool,
         heard: oneshot::Sender<()>,
     },
 }
@@ -48,13 +52,25 @@ pub(crate) enum Outcome {
 
 /// One driver's registration desk.
 pub(crate) struct Desk {
-    tell: Box<dyn Fn(Call) + Send + Sync>,
+    /// The driver's id, which a reload may change.
+    driver: Mutex<Arc<str>>,
+    tell: Box<dyn Fn(Arc<str>, Call) + Send + Sync>,
     /// An Asked is on its way; another would say nothing new.
     asked: AtomicBool,
     offer: Mutex<Option<PluginInfo>>,
     link: Mutex<Option<Identity>>,
     visits: Mutex<HashMap<u64, Progress>>,
+    /// Who asked and hung up without a word of how it went. A kubelet may say that on a connection of
+    /// its own.
+    left: Mutex<Option<Left>>,
     next_visit: AtomicU64,
+}
+
+/// A caller that has asked, and has closed that connection.
+struct Left {
+    pid: Option<u32>,
+    at: Instant,
+    asked: Asked,
 }
 
 /// How far a caller has come.
@@ -66,15 +82,30 @@ enum Progress {
 }
 
 impl Desk {
-    pub(crate) fn new(tell: impl Fn(Call) + Send + Sync + 'static) -> Desk {
+    pub(crate) fn new(
+        driver: Arc<str>,
+        tell: impl Fn(Arc<str>, Call) + Send + Sync + 'static,
+    ) -> Desk {
         Desk {
+            driver: Mutex::new(driver),
             tell: Box::new(tell),
             asked: AtomicBool::new(false),
             offer: Mutex::default(),
             link: Mutex::default(),
             visits: Mutex::default(),
+            left: Mutex::default(),
             next_visit: AtomicU64::new(0),
         }
+    }
+
+    /// The driver has another id from now on. Calls that are in progress are told under that one.
+    pub(crate) fn rename(&self, driver: &Arc<str>) {
+        lock(&self.driver).clone_from(driver);
+    }
+
+    fn tell(&self, call: Call) {
+        let driver = lock(&self.driver).clone();
+        (self.tell)(driver, call);
     }
 
     /// Sets the answer to GetInfo; none while the driver does not answer.
@@ -88,13 +119,18 @@ impl Desk {
     }
 
     /// A call is in progress: GetInfo was answered on a connection that is still open, and how it
-    /// went has not been told yet.
-    pub(crate) fn is_calling(&self) -> bool {
-        lock(&self.visits).values().any(|progress| match progress {
+    /// went has not been told yet. Of those who hung up after GetInfo, only a process that
+    /// `speaks_apart` will tell yet: anybody else may have asked, or lost the connection.
+    pub(crate) fn is_calling(&self, speaks_apart: impl Fn(u32) -> bool) -> bool {
+        let connected = lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
             Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
             Progress::Told => false,
-        })
+        });
+        connected
+            || lock(&self.left).as_ref().is_some_and(|left| {
+                left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(speaks_apart)
+            })
     }
 
     /// Somebody has asked who we are, and has not left yet.
@@ -142,25 +178,30 @@ impl Visit {
             *progress = Progress::Asked(Instant::now(), asked);
         }
         if !self.desk.asked.swap(true, Ordering::AcqRel) {
-            (self.desk.tell)(Call::Asked { pid: self.peer.pid });
+            self.desk.tell(Call::Asked { pid: self.peer.pid });
         }
         Some(offer)
     }
 
     /// Passes on how it went; the receiver resolves when that has been written down.
-    pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
+    pub(super) fn tell(&self, outcome: Outcome, follows_links: bool) -> oneshot::Receiver<()> {
         self.busy.touch();
         let progress = lock(&self.desk.visits).insert(self.id, Progress::Told);
-        let asked = match progress {
-            Some(Progress::Asked(_, asked)) => Some(asked),
-            Some(Progress::Arrived(_) | Progress::Told) | None => None,
+        // What it was told on another connection counts as if it had been this one.
+        let left = lock(&self.desk.left).take_if(|left| left.pid == self.peer.pid);
+        let (asked, apart) = match (progress, left) {
+            (Some(Progress::Asked(_, asked)), _) => (Some(asked), false),
+            (_, Some(left)) => (Some(left.asked), true),
+            (_, None) => (None, false),
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
-        (self.desk.tell)(Call::Told {
+        self.desk.tell(Call::Told {
             outcome,
             pid,
             asked,
+            apart,
+            follows_links,
             heard,
         });
         written
@@ -169,7 +210,11 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        lock(&self.desk.visits).remove(&self.id);
+        let progress = lock(&self.desk.visits).remove(&self.id);
+        if let Some(Progress::Asked(at, asked)) = progress {
+            let pid = self.peer.pid;
+            *lock(&self.desk.left) = Some(Left { pid, at, asked });
+        }
     }
 }
 

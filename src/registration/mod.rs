@@ -1,5 +1,6 @@
 //! The kubelet's side: the registration service on reg.sock.
 
+mod agent;
 pub(crate) mod authority;
 pub(crate) mod desk;
 mod service;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, async_trait};
 
+use super::agent::follows_links;
 use super::desk::{Outcome, Visit};
 use crate::printable::printable;
 use crate::proto::registration::registration_server::Registration;
@@ -29,13 +30,19 @@ impl Registration for Visit {
         &self,
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let agent = request.metadata().get("user-agent");
+        let agent = agent.and_then(|agent| agent.to_str().ok());
+        let follows_links = agent.is_some_and(follows_links);
         let status = request.into_inner();
         let outcome = if status.plugin_registered {
             Outcome::Registered
         } else {
             Outcome::Rejected(printable(&status.error))
         };
-        if timeout(WRITTEN, self.tell(outcome)).await.is_err() {
+        if timeout(WRITTEN, self.tell(outcome, follows_links))
+            .await
+            .is_err()
+        {
             tracing::warn!("the kubelet got its answer before the state was written");
         }
         Ok(Response::new(RegistrationStatusResponse {}))

@@ -20,6 +20,8 @@ const WORDS: &[&str] = &[
     "\"name\":null",
     "\"registration\":null",
     "\"slot\":4294967295",
+    "\"origin\":\"table\"",
+    "\"csi_socket\":\"/etc/passwd\"",
     "\"target\":\"/etc/passwd\"",
     "\"max_volumes\":-1",
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
@@ -42,7 +44,7 @@ fn no_state_is_trusted_that_is_not_ours_for_long() {
 
 /// Where a file says that it is from.
 #[derive(Deserialize)]
-struct Origin {
+struct Whence {
     format: u32,
     boot_id: String,
 }
@@ -81,11 +83,11 @@ impl Scene {
                     .collect();
             }
         };
-        let origin: Origin = serde_json::from_slice(&text).unwrap();
+        let origin: Whence = serde_json::from_slice(&text).unwrap();
         assert_eq!(origin.boot_id, self.boot, "of another boot");
         assert!(origin.format <= FORMAT, "of a newer program");
-        for record in state.drivers.values() {
-            self.check_record(record);
+        for written in state.drivers.values() {
+            self.check_record(&written.record);
         }
         let copy = self.dir.path().join("copy.json");
         state.save(&copy).unwrap();

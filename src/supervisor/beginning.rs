@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
 use crate::registration::desk::Desk;
-use crate::state::State;
+use crate::state::{State, Written};
 use crate::systemd::notifier::Notifier;
 use crate::task::Task;
 use crate::watch::Watcher;
@@ -36,16 +36,16 @@ use crate::watch::Watcher;
 /// The directories are others than before: what stands in the old ones goes, as by a reload.
 fn leave(
     layout: &Layout,
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, Written>,
     names: &BTreeSet<DriverName>,
-) -> BTreeMap<String, Record> {
+) -> BTreeMap<String, Written> {
     let ours = Ours {
         names: names.clone(),
         kept: BTreeSet::new(),
     };
     // What may be another instance's there is none of ours.
     drop(sweep(layout, &ours));
-    let by_hand = |(id, record): (String, Record)| Some((id, record.by_hand()?));
+    let by_hand = |(id, written): (String, Written)| Some((id, written.by_hand()?));
     records.into_iter().filter_map(by_hand).collect()
 }
 
@@ -114,12 +114,20 @@ impl Supervisor {
         yield_now().await;
         supervisor.watch_signs();
         // Of two with one name, the one that has it keeps it.
-        let is_new = |id: &&String| records.get(*id).is_none_or(|record| record.link.is_none());
+        let is_new = |id: &&String| {
+            records
+                .get(*id)
+                .is_none_or(|written| written.record.link.is_none())
+        };
         let others = records.keys().filter(|id| !known.contains(*id));
         let mut ids: Vec<&String> = known.iter().chain(others).collect();
         ids.sort_by_key(is_new);
         for id in ids {
-            supervisor.add(id, records.get(id));
+            let written = records.get(id);
+            supervisor.add(id, written.map(|written| &written.record));
+            if let Some(entry) = supervisor.entries.get_mut(&**id) {
+                entry.csi_seen = written.and_then(|written| written.csi_seen.clone());
+            }
         }
         // What happened between the first look and the watch would go unseen.
         supervisor.look_at_signs();
@@ -162,7 +170,7 @@ impl Supervisor {
 
     /// What an earlier run wrote down and still is to be looked after, and the names of all the
     /// drivers that it had.
-    fn recall(&mut self) -> (BTreeMap<String, Record>, BTreeSet<DriverName>) {
+    fn recall(&mut self) -> (BTreeMap<String, Written>, BTreeSet<DriverName>) {
         let Some(state) = self.state.as_deref().and_then(State::load) else {
             return Default::default();
         };
@@ -173,21 +181,21 @@ impl Supervisor {
             self.recall_kubelet(watched, &state.signs);
         }
         let mut records = state.drivers;
-        let names = records.values().filter_map(|record| record.name.clone());
+        let names = records
+            .values()
+            .filter_map(|written| written.record.name.clone());
         let names = names.collect();
         if let Some(left) = state.layout.filter(|before| *before != self.layout) {
             records = leave(&left, records, &names);
         }
-        records.retain(|id, record| {
-            self.settings.drivers.contains_key(id)
-                || self.has_plugin(id)
-                || self.still_discovers(id, record)
-        });
+        let mut records = self.rename_records(records);
+        records.retain(|id, written| self.looks_after(id, written));
         // A kubelet in another pid namespace has no pid whose end could be seen: that another one
         // has started is all that tells.
         if self.kubelets.started_since(&state.signs) {
-            for record in records.values_mut() {
-                record
+            for written in records.values_mut() {
+                written
+                    .record
                     .registration
                     .take_if(|registered| registered.kubelet.is_none());
             }
@@ -247,8 +255,9 @@ impl Supervisor {
 
     fn new_desk(&self, id: DriverId) -> Arc<Desk> {
         let reporter = self.reporter.clone();
-        let tell = move |call| tell(&reporter, Report::Called(id.clone(), call));
-        Arc::new(Desk::new(tell))
+        Arc::new(Desk::new(id, move |id, call| {
+            tell(&reporter, Report::Called(id, call));
+        }))
     }
 
     /// Takes up a record as far as it still holds.
@@ -270,7 +279,7 @@ impl Supervisor {
     /// for a name.
     fn sweep(
         &mut self,
-        records: &BTreeMap<String, Record>,
+        records: &BTreeMap<String, Written>,
         mut names: BTreeSet<DriverName>,
         found: Vec<String>,
     ) {
@@ -279,6 +288,7 @@ impl Supervisor {
         names.extend(given.chain(found).flat_map(DriverName::try_from));
         let kept = records
             .values()
+            .map(|written| &written.record)
             .filter_map(|record| record.name.as_ref().map(|name| (name, record)));
         let mut paths = BTreeSet::new();
         for (name, record) in kept {

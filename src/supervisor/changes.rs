@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::entry::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
-use crate::driver::{Event, Seen};
+use crate::driver::{Event, Record, Seen};
 use crate::identity::Identity;
-use crate::link::layout::Slot;
+use crate::link::layout::{Layout, Slot};
 use crate::link::place::Occupant;
 use crate::name::DriverName;
 use crate::watch::Change;
@@ -20,6 +20,7 @@ impl Supervisor {
     }
 
     fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
+        self.look_at_layout();
         self.look_at_kubelet_directory();
         let mut signs = false;
         let mut plugins = false;
@@ -47,6 +48,7 @@ impl Supervisor {
 
     fn look_at_everything(&mut self) {
         self.remove_hidden();
+        self.look_at_layout();
         self.look_at_kubelet_directory();
         self.look_at_signs();
         let kubelet_there = self.kubelets.any();
@@ -67,6 +69,35 @@ impl Supervisor {
             tracing::info!("a kubelet has started");
             self.apply_to_all(&Event::KubeletStarted);
         }
+    }
+
+    /// A mount or a link has made one directory of two, or two of one: every driver begins anew where
+    /// its socket and its link now belong.
+    fn look_at_layout(&mut self) {
+        if self.layout.holds() {
+            return;
+        }
+        let layout = Layout::of(&self.settings);
+        let number = if layout.one_directory() { "one" } else { "two" };
+        tracing::warn!(
+            registry_dir = %layout.registry_dir().display(),
+            kubelet_dir = %layout.kubelet_dir().display(),
+            "registry_dir and the kubelet's directory are {number} from now on; every driver is published anew"
+        );
+        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+        let mut records = Vec::new();
+        for id in ids {
+            let record = self.entries.get(&id).map(|entry| entry.driver.record());
+            self.dismiss(&id);
+            // What somebody did by hand is undone by hand.
+            records.push((id, record.and_then(Record::by_hand)));
+        }
+        self.layout = layout;
+        for (id, record) in records {
+            self.add(&id, record.as_ref());
+        }
+        self.changed = true;
+        self.unsaved = true;
     }
 
     /// A kubelet that runs while its directory is replaced watches the deleted one for good.
@@ -132,10 +163,10 @@ impl Supervisor {
 
     /// The link at its place, if it is the one that we would make.
     pub(super) fn standing_link(&self, name: &DriverName, slot: Slot) -> Option<Identity> {
-        let place = link_place(&self.layout, name, slot);
+        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
         Identity::of(&place.path)
             .ok()
-            .filter(|identity| identity.target() == Some(&place.target))
+            .filter(|identity| place.is_ours(identity))
     }
 
     /// Watches the places of a driver's socket and link, which move with its name.

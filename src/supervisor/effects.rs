@@ -73,12 +73,9 @@ impl Supervisor {
         if let Some(sibling) = self.sibling(id, name) {
             return Some(Err(Obstacle::Sibling(sibling.to_string())));
         }
-        // A sibling that gave the name up has told us so, and we may have taken it already.
-        if self.entries.get(id)?.driver.serves().is_some() {
-            return None;
-        }
         let slot = self.entries.get(id)?.driver.slot();
         self.claim(name, slot);
+        self.recall_unseen_kubelet(name, slot);
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);
@@ -125,7 +122,7 @@ impl Supervisor {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot);
+        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
         Some(match place.publish(entry.settings.on_live_owner) {
             Ok(Published { identity, made }) => {
                 entry.owner = None;
@@ -157,7 +154,7 @@ impl Supervisor {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot);
+        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
         Some(match place.announce(entry.settings.on_live_owner) {
             Ok(Published { identity, .. }) => {
                 entry.tally.announcements += 1;
@@ -168,20 +165,41 @@ impl Supervisor {
         })
     }
 
+    /// Socket and link are two names of one file that an earlier run has left: it knew that the
+    /// kubelet cannot be seen from here.
+    fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: Slot) {
+        let link = Identity::of(&self.layout.link(name, slot));
+        let is_pair = link.is_ok_and(|link| link.is_at(&self.layout.socket(name)));
+        if is_pair && self.layout.one_directory() {
+            self.kubelets.went_unseen();
+        }
+    }
+
     /// The socket that should stand is not there. What was last seen may be a second old where
     /// inotify is not to be had, and a kubelet never looks again at a link that leads nowhere.
     fn lost_its_socket(&self, id: &DriverId) -> bool {
         let socket = self.entries.get(id).and_then(|entry| entry.driver.serves());
-        socket.is_some_and(|(name, identity)| {
-            !Identity::of(&self.layout.socket(name)).is_ok_and(|found| found == *identity)
-        })
+        socket.is_some_and(|(name, identity)| !identity.is_at(&self.layout.socket(name)))
     }
 
-    /// The driver that serves under this name and does not give it up.
+    /// The driver that serves under this name and does not give it up. One that is silent leaves the
+    /// name to a sibling, and its link and registration to one that answers.
     fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
         let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
-        self.apply(&holder, Event::NameWanted);
-        (self.names.get(name) == Some(&holder)).then_some(holder)
+        let can_take_over = self.entries.get(id)?.driver.can_take_over();
+        let held = self.entries.get_mut(&holder)?;
+        let Some(estate) = held.driver.give_up_name(can_take_over) else {
+            return Some(holder);
+        };
+        // The socket's file stays until the heir's is renamed over it: the link leads there.
+        held.retired
+            .extend(held.service.take().map(Service::retire));
+        self.names.remove(name);
+        self.entries.get_mut(id)?.driver.inherit(estate);
+        tracing::info!(driver = %id, "{id}: takes over the name {name} from {holder}, which does not answer");
+        self.unsaved = true;
+        self.refresh(&holder);
+        None
     }
 
     /// A driver that no longer answers lets a sibling have its name.

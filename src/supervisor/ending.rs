@@ -113,19 +113,7 @@ impl Supervisor {
 
     /// Ends all that runs for a driver, and leaves what stands on disk alone.
     fn forget(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.remove(id) else {
-            return;
-        };
-        self.schedule.set(id, None);
-        self.discovery.departures.set(id, None);
-        self.watcher
-            .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
-        if let Some(path) = &entry.followed.socket {
-            self.watcher.unfollow(path, &Subject::Socket(id.clone()));
-        }
-        if let Some(path) = &entry.followed.link {
-            self.watcher.unfollow(path, &Subject::Link(id.clone()));
-        }
+        drop(self.unfollow(id));
         self.names.retain(|_, holder| holder != id);
     }
 

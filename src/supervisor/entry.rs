@@ -9,9 +9,11 @@ use tokio::time::Instant;
 
 use super::DriverId;
 use crate::config::DriverSettings;
+use crate::csi::answer::Answer;
 use crate::csi::contact::Contact;
 use crate::driver::phase::Phase;
-use crate::driver::{Driver, Terms};
+use crate::driver::{Driver, Event, Terms};
+use crate::identity::Identity;
 use crate::journal::message_id;
 use crate::link::layout::{Layout, Slot};
 use crate::link::place::{LinkPlace, SocketPlace};
@@ -21,6 +23,7 @@ use crate::proto::control;
 use crate::proto::registration::PluginInfo;
 use crate::registration::Service;
 use crate::registration::desk::Desk;
+use crate::state::{Origin, Written};
 use crate::task::Task;
 
 /// What the kubelet calls a CSI driver.
@@ -33,6 +36,8 @@ pub(crate) struct Entry {
     pub(crate) found: bool,
     pub(crate) driver: Driver,
     pub(crate) contact: Contact,
+    /// csi.sock as it was when the driver last came: another one is another run of the driver.
+    pub(crate) csi_seen: Option<Identity>,
     pub(crate) desk: Arc<Desk>,
     pub(crate) service: Option<Service>,
     /// Services whose socket is gone, while a call on them is in progress.
@@ -110,6 +115,7 @@ impl Entry {
             found: false,
             driver,
             contact,
+            csi_seen: None,
             desk,
             service: None,
             retired: Vec::new(),
@@ -144,6 +150,45 @@ impl Entry {
         self.settings = settings;
         self.contact = contact;
         self.found = found;
+    }
+
+    /// The driver has answered on this socket. One that has run on since before we came is not one
+    /// that came back.
+    pub(crate) fn came(&mut self, answer: Answer, socket: Identity) -> Event {
+        let same = self.csi_seen.as_ref() == Some(&socket);
+        self.csi_seen = Some(socket);
+        if same && !self.driver.is_silent() {
+            Event::DriverChanged(answer)
+        } else {
+            Event::DriverAnswered(answer)
+        }
+    }
+
+    /// What must survive us.
+    pub(crate) fn written(&self) -> Written {
+        Written {
+            record: self.driver.record(),
+            origin: Some(if self.found {
+                Origin::Discovery
+            } else {
+                Origin::Table
+            }),
+            csi_socket: Some(self.settings.csi_socket.clone()),
+            csi_seen: self.csi_seen.clone(),
+        }
+    }
+
+    /// Something is wrong with the driver itself.
+    pub(crate) fn note_error(&mut self, error: String) {
+        self.contact_error = Some(error.clone());
+        self.last_error = Some(error);
+    }
+
+    /// The driver answers, so that what was wrong with it is over. What a kubelet said is not.
+    pub(crate) fn forget_error(&mut self) {
+        let over = self.contact_error.take();
+        self.last_error
+            .take_if(|error| Some(&*error) == over.as_ref());
     }
 
     /// What GetInfo answers now.
@@ -233,6 +278,12 @@ impl Entry {
             answering: self.driver.answer().is_some(),
             without_node_service: self.without_node_service,
             socket_stands: self.driver.serves().is_some(),
+            name_taken: self.driver.name_is_taken(),
+            volume_limit: self.driver.answer().map(|answer| answer.max_volumes),
+            registered_volume_limit: self
+                .driver
+                .registered_answer()
+                .map(|answer| answer.max_volumes),
         }
     }
 }
@@ -244,8 +295,16 @@ fn terms(settings: &DriverSettings) -> Terms {
     }
 }
 
-pub(crate) fn link_place<'a>(layout: &'a Layout, name: &DriverName, slot: Slot) -> LinkPlace<'a> {
+/// Where the kubelet's restarts are `unseen`, the link has to be one that every kubelet finds when it
+/// starts: one more name of the socket itself, which needs the socket's own directory.
+pub(crate) fn link_place<'a>(
+    layout: &'a Layout,
+    name: &DriverName,
+    slot: Slot,
+    unseen: bool,
+) -> LinkPlace<'a> {
     LinkPlace {
+        hard: unseen && layout.one_directory(),
         path: layout.link(name, slot),
         target: layout.target(name),
         socket: layout.socket(name),

@@ -1,6 +1,6 @@
 //! The kubelets that we know of: those that spoke to us, and the signs of one that starts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,10 +22,15 @@ pub(crate) struct Kubelets {
     seen: Seen,
     /// Processes that told us how a registration went, each watched for its end.
     running: HashMap<Process, Task>,
+    /// Those of them that tell on another connection than they asked on.
+    apart: HashSet<Process>,
     /// The last to speak.
     last: Option<Process>,
     /// When one began to tell us how registrations went, and when it last did.
     telling: Option<(Moment, Moment)>,
+    /// A kubelet has called whose process we cannot see, nor will its start be seen, and which may
+    /// ignore links when it starts.
+    unseen: bool,
     directory: PathBuf,
     directory_seen: Option<Directory>,
     /// The directory that the kubelet watches which runs now, if one does: that one which was there
@@ -57,8 +62,10 @@ impl Kubelets {
             signs,
             seen,
             running: HashMap::new(),
+            apart: HashSet::new(),
             last: None,
             telling: None,
+            unseen: false,
             directory: directory.to_owned(),
             directory_seen,
             watched: directory_seen,
@@ -140,6 +147,27 @@ impl Kubelets {
             .map(|process| process.pid)
     }
 
+    /// The process with this pid tells how a registration went on another connection than it asked on.
+    pub(crate) fn speak_apart(&self, pid: u32) -> bool {
+        self.apart.iter().any(|process| process.pid == pid)
+    }
+
+    pub(crate) fn spoke_apart(&mut self, process: Process) {
+        self.apart.insert(process);
+    }
+
+    /// No restart of the kubelet will be seen from here, and it may ignore links when it starts.
+    pub(crate) fn are_unseen(&self) -> bool {
+        self.unseen
+    }
+
+    /// A kubelet that we have no pid for, and that may ignore links when it starts, was there. Tells
+    /// whether that is new, and nothing else would show its next start.
+    pub(crate) fn went_unseen(&mut self) -> bool {
+        let shows = self.seen.iter().any(|(_, seen)| seen.is_some());
+        !shows && !std::mem::replace(&mut self.unseen, true)
+    }
+
     /// A kubelet told how a registration went.
     pub(crate) fn told(&mut self, now: Moment) {
         let went_on = self.telling.filter(|(_, last)| now - *last < PAUSE);
@@ -161,6 +189,7 @@ impl Kubelets {
 
     pub(crate) fn ended(&mut self, process: Process) {
         self.running.remove(&process);
+        self.apart.remove(&process);
         self.sees_its_directory();
     }
 

@@ -11,6 +11,7 @@ mod ending;
 mod entry;
 mod kubelets;
 mod leftovers;
+mod renaming;
 mod reports;
 mod requests;
 mod schedule;
@@ -28,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
-use self::entry::Entry;
+use self::entry::{Entry, Followed};
 use self::kubelets::Kubelets;
 use self::leftovers::Leftovers;
 pub(crate) use self::reports::Report;
@@ -204,7 +205,8 @@ impl Supervisor {
     /// once.
     fn tick_with(&mut self, id: &DriverId, kubelet_there: bool) {
         let entry = self.entries.get(id);
-        let calling = if entry.is_some_and(|entry| entry.desk.is_calling()) {
+        let speaks_apart = |pid| self.kubelets.speak_apart(pid);
+        let calling = if entry.is_some_and(|entry| entry.desk.is_calling(speaks_apart)) {
             Calling::This
         } else if self.kubelets.is_busy(self.now()) {
             Calling::Others

@@ -3,7 +3,8 @@
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{DriverId, QUIET, Request, Supervisor};
+use super::{DriverId, Entry, QUIET, Request, Supervisor};
+use crate::csi::answer::Answer;
 use crate::csi::contact::Heard;
 use crate::csi::trouble::Trouble;
 use crate::driver::{Event, Terms};
@@ -13,6 +14,9 @@ use crate::registration::desk::{Asked, Call, Outcome};
 
 /// Reports taken in before anything is written down: one write serves many.
 const BATCH: usize = 256;
+
+/// What an operator has to know where nothing can be done about it from here.
+pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its start can be seen from here: a kubelet before 1.25 that restarts loses the drivers until they are announced again; run the registrar with hostPID, or mount the kubelet's root directory";
 
 /// What the tasks beside the supervisor tell it.
 pub(crate) enum Report {
@@ -42,36 +46,32 @@ impl Supervisor {
             self.quiet_at = Some(self.now() + QUIET);
         }
         match report {
-            Report::Heard(id, Heard::Answered(answer)) => {
-                let event = match self.layout.check(&answer.name) {
-                    Ok(()) => {
-                        self.forget_error(&id);
-                        Event::DriverAnswered(answer)
-                    }
-                    Err(too_long) => {
-                        self.note_error(&id, too_long.to_string());
-                        Event::DriverSilent(too_long.to_string())
-                    }
-                };
-                self.heard(&id, None);
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.without_node_service = false;
-                }
-                self.apply(&id, event);
+            Report::Heard(id, Heard::Answered(answer, socket)) => {
+                let entry = self.entries.get(&id);
+                self.unsaved |= entry.is_some_and(|entry| entry.csi_seen.as_ref() != Some(&socket));
+                self.answered(&id, answer, |entry, answer| entry.came(answer, socket));
+            }
+            Report::Heard(id, Heard::Changed(answer)) => {
+                self.answered(&id, answer, |_, answer| Event::DriverChanged(answer));
             }
             Report::Heard(id, Heard::Silent(trouble)) => {
                 let why = trouble.to_string();
-                if trouble.is_error() {
-                    self.note_error(&id, why.clone());
+                if trouble.is_error()
+                    && let Some(entry) = self.entries.get_mut(&id)
+                {
+                    entry.note_error(why.clone());
                 }
-                let tried = self.entries.get(&id).is_some_and(|entry| entry.tried);
+                let was_silent = self
+                    .entries
+                    .get(&id)
+                    .is_some_and(|entry| entry.driver.is_silent());
                 self.heard(&id, Some(&why));
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
                 }
                 self.apply(&id, Event::DriverSilent(why));
                 // Its name was kept for it until now.
-                if !tried {
+                if !was_silent {
                     self.offer_the_name(&id);
                 }
             }
@@ -87,10 +87,18 @@ impl Supervisor {
                     outcome,
                     pid,
                     asked,
+                    apart,
+                    follows_links,
                     heard,
                 },
             ) => {
                 self.told(&id, outcome, pid, asked);
+                if let Some(kubelet) = pid.and_then(Process::of).filter(|_| apart) {
+                    self.kubelets.spoke_apart(kubelet);
+                }
+                if pid.is_none() && !follows_links {
+                    self.kubelet_is_unseen();
+                }
                 self.unanswered.push(heard);
             }
             Report::OwnerEnded(id) => {
@@ -108,6 +116,32 @@ impl Supervisor {
                 self.changed = true;
             }
         }
+    }
+
+    /// A driver gave an answer that can be used, unless its name is too long for our paths.
+    fn answered(
+        &mut self,
+        id: &DriverId,
+        answer: Answer,
+        event: impl FnOnce(&mut Entry, Answer) -> Event,
+    ) {
+        let fits = self.layout.check(&answer.name);
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.without_node_service = false;
+        let event = match fits {
+            Ok(()) => {
+                entry.forget_error();
+                event(entry, answer)
+            }
+            Err(too_long) => {
+                entry.note_error(too_long.to_string());
+                Event::DriverSilent(too_long.to_string())
+            }
+        };
+        self.heard(id, None);
+        self.apply(id, event);
     }
 
     /// A kubelet said how the registration went.
@@ -159,6 +193,27 @@ impl Supervisor {
         }
     }
 
+    /// A kubelet before 1.25 ignores links when it starts, and this one's start will not be seen. What
+    /// it finds in its directory has to be a socket then, where that can be had.
+    fn kubelet_is_unseen(&mut self) {
+        if !self.kubelets.went_unseen() {
+            return;
+        }
+        self.changed = true;
+        if !self.layout.one_directory() {
+            tracing::warn!("{UNSEEN_KUBELET}");
+            return;
+        }
+        tracing::info!(
+            "the kubelet's process and its start cannot be seen from here, and it may ignore links when it starts: it gets a socket in the place of each link"
+        );
+        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+        for id in ids {
+            self.apply(&id, Event::Reannounce);
+            self.tick(&id);
+        }
+    }
+
     /// Notes that the driver was tried, and says once when it goes and when it is back.
     fn heard(&mut self, id: &DriverId, why: Option<&str>) {
         let Some(entry) = self.entries.get_mut(id) else {
@@ -178,23 +233,6 @@ impl Supervisor {
                 tracing::info!(driver = %id, "{id}: the driver is back after {seconds:.1} s");
             }
             _ => {}
-        }
-    }
-
-    fn note_error(&mut self, id: &DriverId, error: String) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.contact_error = Some(error.clone());
-            entry.last_error = Some(error);
-        }
-    }
-
-    /// The driver answers, so that what was wrong with it is over. What a kubelet said is not.
-    fn forget_error(&mut self, id: &DriverId) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            let over = entry.contact_error.take();
-            entry
-                .last_error
-                .take_if(|error| Some(&*error) == over.as_ref());
         }
     }
 }

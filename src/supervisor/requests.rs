@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::{DriverId, Supervisor};
 use crate::config::Settings;
 use crate::driver::phase::Phase;
-use crate::driver::{Event, Record};
+use crate::driver::{Driver, Event, Record};
 use crate::journal::message_id;
 use crate::link::layout::Layout;
 use crate::proto::control::{Kubelet, Status};
@@ -74,13 +74,7 @@ impl Supervisor {
             .ok_or_else(|| format!("there is no driver \"{driver}\""))?;
         let event = match hand {
             Hand::Reannounce => {
-                let stands = self
-                    .entries
-                    .get(&id)
-                    .is_some_and(|entry| entry.driver.links().is_some());
-                if !stands {
-                    return Err(self.why_no_link(&id));
-                }
+                self.may_announce(&id)?;
                 Event::Reannounce
             }
             Hand::Withdraw => Event::Withdraw,
@@ -89,6 +83,22 @@ impl Supervisor {
         tracing::info!(driver = %id, "{id}: {} by hand", hand.word());
         self.apply(&id, event);
         self.tick(&id);
+        Ok(())
+    }
+
+    /// A link is there to be made anew, and the driver answers: a kubelet that calls one which does
+    /// not would only take it off the node.
+    fn may_announce(&self, id: &DriverId) -> Result<(), String> {
+        let driver = self.entries.get(id).map(|entry| &entry.driver);
+        if !driver.is_some_and(|driver| driver.links().is_some()) {
+            return Err(self.why_no_link(id));
+        }
+        if driver.is_some_and(Driver::is_silent) {
+            return Err(format!(
+                "{id} does not answer, and an announcement would take it off the node; start the driver first: {}",
+                self.entries.get(id).map_or("", |entry| &entry.shown.reason)
+            ));
+        }
         Ok(())
     }
 
@@ -146,17 +156,23 @@ impl Supervisor {
         let moved = Layout::of(&self.settings) != self.layout;
         let mut withdrawn = Vec::new();
         self.watch_plugins();
+        // One that was found stays by the rules of discovery. One that has lost its table is found
+        // anew, or gone as its table is.
+        let stays = |supervisor: &Supervisor, id: &DriverId| {
+            supervisor.settings.drivers.contains_key(&**id)
+                || if old.drivers.contains_key(&**id) {
+                    supervisor.has_plugin(id)
+                } else {
+                    supervisor.discovers(id)
+                }
+        };
+        if !moved {
+            self.rename_entries(stays);
+        }
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
         for id in ids {
             let named = self.settings.drivers.contains_key(&*id);
-            // One that was found stays by the rules of discovery. One that has lost its table is
-            // found anew, or gone as its table is.
-            let stays = named
-                || if old.drivers.contains_key(&*id) {
-                    self.has_plugin(&id)
-                } else {
-                    self.discovers(&id)
-                };
+            let stays = stays(self, &id);
             if !stays {
                 self.dismiss(&id);
             } else if moved {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::reports::UNSEEN_KUBELET;
 use super::{DriverId, RESYNC, Supervisor};
 use crate::config::ReadyWhen;
 use crate::driver::phase::Phase;
@@ -43,7 +44,7 @@ impl Supervisor {
         let records = self
             .entries
             .iter()
-            .map(|(id, entry)| (id.to_string(), entry.driver.record()));
+            .map(|(id, entry)| (id.to_string(), entry.written()));
         let state = State::new(
             self.kubelets.marks(),
             self.kubelets.watched(),
@@ -139,7 +140,10 @@ impl Supervisor {
         });
         let http = self.http_trouble.as_ref();
         let http = http.map(|why| format!("http is not served: {why}"));
-        refused.into_iter().chain(polled).chain(http).collect()
+        let unseen = self.kubelets.are_unseen() && !self.layout.one_directory();
+        let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
+        let notes = refused.into_iter().chain(polled).chain(http);
+        notes.chain(unseen).collect()
     }
 
     pub(super) fn refresh(&mut self, id: &DriverId) {

@@ -18,7 +18,7 @@ use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
-use crate::state::State;
+use crate::state::{Origin, State, Written};
 
 const ID: &str = "a.test";
 
@@ -84,7 +84,13 @@ impl Departed {
         let link = layout.link(&name, Slot::default());
         symlink(layout.target(&name), &link).unwrap();
         let state = root.join("state.json");
-        let records = BTreeMap::from([(ID.to_owned(), held(&name, &link))]);
+        let written = Written {
+            record: held(&name, &link),
+            origin: Some(Origin::Discovery),
+            csi_socket: None,
+            csi_seen: None,
+        };
+        let records = BTreeMap::from([(ID.to_owned(), written)]);
         State::new(BTreeMap::new(), None, None, layout.clone(), records)
             .save(&state)
             .unwrap();

@@ -11,6 +11,7 @@ mod closing;
 mod commands;
 mod hostile;
 mod logs;
+mod one_directory;
 mod order;
 mod places;
 mod reload;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bed::kubelet::Event;
-use bed::{Behaviour, Layout, Stranger, identity};
+use bed::{Behaviour, Layout, Stranger, eventually, identity};
 
 use crate::scene::{KEEP, NAME, OTHER, SOON, Scene, in_both_layouts, nothing_since};
 
@@ -58,24 +58,44 @@ fn of_two_drivers_with_one_name_the_second_waits_and_takes_over_when_the_first_i
 }
 
 #[test]
-fn a_registered_driver_keeps_its_name_while_it_is_away_until_withdraw_after() {
-    let scene = Scene::started(
-        Layout::TwoDirectories,
-        &[NAME, OTHER],
-        "[defaults]\nwithdraw_after = \"1s\"\n",
-    );
+fn a_registered_driver_that_goes_leaves_its_name_to_one_that_answers() {
+    in_both_layouts(|layout| {
+        let scene = Scene::started(layout, &[NAME, OTHER], "");
+        let kubelet = scene.node.kubelet();
+        let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
+        kubelet.wait_registered(SHARED, SOON);
+        scene.phase(NAME, "registered");
+        let second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
+        scene.phase(OTHER, "conflict");
+        let mark = kubelet.mark();
+        first.stop();
+        let taken = second.path().display().to_string();
+        eventually("the endpoint of the second", SOON, || {
+            kubelet.registered().get(SHARED) == Some(&taken)
+        });
+        scene.phase(OTHER, "registered");
+        scene.phase(NAME, "waiting-for-driver");
+        let counts = kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
+    });
+}
+
+/// A withdrawn driver has no use for what the other one leaves.
+#[test]
+fn a_driver_that_is_withdrawn_by_hand_takes_nothing_over() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
     let kubelet = scene.node.kubelet();
     let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
-    kubelet.wait_registered(SHARED, SOON);
     scene.phase(NAME, "registered");
-    let second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
+    let _second = scene.node.behaving(OTHER, Behaviour::named(SHARED));
     scene.phase(OTHER, "conflict");
+    scene.registrar.succeed(&["withdraw", OTHER]);
+    let mark = kubelet.mark();
     first.stop();
-    let words = "the driver has been gone for longer than withdraw_after";
-    scene.reason(NAME, "withdrawn", words);
+    scene.reason(NAME, "registered", "does not answer");
+    nothing_since(&kubelet, mark);
+    scene.registrar.succeed(&["publish", OTHER]);
     scene.phase(OTHER, "registered");
-    let endpoint = kubelet.wait_registered(SHARED, SOON);
-    assert_eq!(endpoint, second.path().display().to_string());
 }
 
 #[test]

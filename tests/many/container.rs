@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use bed::{
-    Behaviour, FakeDriver, KubeletProcess, Node, Registrar, Release, Settings, Timing, View,
+    Behaviour, FakeDriver, KubeletProcess, Layout, Node, Registrar, Release, Settings, Timing,
+    View, eventually,
 };
 use serde_json::Value;
 
@@ -151,6 +152,107 @@ fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths()
         unit.stop();
         kubelet.wait_deregistered(name, SOON);
         assert!(is_nothing(&node.link(name)), "{name}");
+    }
+}
+
+/// A pod without hostPID that has the driver's directory and the kubelet's, and nothing else of the
+/// node: neither the kubelet's process nor its start can be seen from there.
+struct Pod {
+    kubelet: KubeletProcess,
+    _driver: FakeDriver,
+    unit: Option<Unit>,
+    node: Node,
+}
+
+impl Pod {
+    fn registered(release: Release) -> Pod {
+        let node = Node::with_layout(Layout::OneDirectory);
+        let root = node.kubelet_root();
+        std::fs::create_dir_all(&root).unwrap();
+        let settings = Settings::new(&root, release).with_timing(Timing::faster(10));
+        let socket = root.join("plugins/d/csi.sock");
+        let mut pod = Pod {
+            kubelet: KubeletProcess::start(settings),
+            _driver: FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME)),
+            unit: None,
+            node,
+        };
+        pod.start();
+        pod.kubelet.wait_registered(NAME, SOON);
+        pod
+    }
+
+    /// The container anew, with nothing left of what the last one wrote.
+    fn start(&mut self) {
+        self.unit = None;
+        let root = self.node.kubelet_root();
+        let program = bed::registrar::chosen(PROGRAM);
+        let pod = View::new(self.node.root().join("pod"))
+            .with_own_pids()
+            .mounted(program.parent().unwrap(), "/image")
+            .mounted(root.join("plugins/d"), "/csi")
+            .mounted(root.join("plugins_registry"), "/registration");
+        let mut command = pod.command(Path::new("/image").join(program.file_name().unwrap()));
+        let path = root.join("plugins/d/csi.sock");
+        bed::registrar::clear_environment(&mut command)
+            .arg("--csi-address=/csi/csi.sock")
+            .arg(format!("--kubelet-registration-path={}", path.display()));
+        self.unit = Some(Unit::spawn(command, self.node.root().join("log")));
+    }
+
+    /// What the kubelet finds in its directory, by its own rules.
+    fn is_link(&self) -> bool {
+        self.node.link(NAME).is_symlink()
+    }
+}
+
+/// A kubelet before 1.25 ignores links when it starts, and nothing tells a pod that it has started.
+#[test]
+fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
+    if !View::can_be_had() {
+        return;
+    }
+    let mut pod = Pod::registered(Release::V1_24);
+    eventually("a socket that every kubelet finds", SOON, || !pod.is_link());
+    pod.kubelet.wait_registered(NAME, SOON);
+    for _ in 0..2 {
+        let mark = pod.kubelet.mark();
+        pod.kubelet.restart();
+        pod.kubelet.wait_registered(NAME, SOON);
+        let counts = pod.kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
+    }
+    // The pod's own restart is one registration more, as with the program that it stands in for.
+    let mark = pod.kubelet.mark();
+    pod.start();
+    let registered = || pod.kubelet.counts_since(mark).registrations;
+    eventually("registered through the new socket", SOON, || {
+        registered() == 1
+    });
+    assert!(!pod.is_link(), "it knows what the last one knew");
+    pod.kubelet.wait_registered(NAME, SOON);
+    let unit = pod.unit.take().unwrap();
+    unit.stop();
+    pod.kubelet.wait_deregistered(NAME, SOON);
+    assert!(is_nothing(&pod.node.link(NAME)) && is_nothing(&pod.node.reg_socket(NAME)));
+}
+
+/// One that follows links at its start keeps its link, over which our restarts go unseen.
+#[test]
+fn a_newer_kubelet_that_a_pod_cannot_see_keeps_its_link() {
+    if !View::can_be_had() {
+        return;
+    }
+    for release in [Release::V1_35, Release::V1_36] {
+        let mut pod = Pod::registered(release);
+        let unit = pod.unit.as_ref().unwrap();
+        unit.wait_log("registered: by a kubelet whose pid cannot be seen");
+        let mark = pod.kubelet.mark();
+        pod.kubelet.restart();
+        pod.kubelet.wait_registered(NAME, SOON);
+        let counts = pod.kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
+        assert!(pod.is_link());
     }
 }
 

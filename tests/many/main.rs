@@ -16,6 +16,7 @@ mod exposure;
 mod healthz;
 mod import;
 mod kubelet_root;
+mod moved;
 mod moving;
 mod neighbours;
 mod scale;

@@ -80,11 +80,19 @@ impl Unit {
         rest.split('"').next().unwrap().into()
     }
 
+    /// The process itself. In a pid namespace of its own it is the child of the one that made that.
+    fn leader(&self) -> Pid {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let child = children.split_ascii_whitespace().next();
+        let leader = child.map_or(pid, |child| child.parse().unwrap());
+        Pid::from_raw(leader.cast_signed())
+    }
+
     /// SIGTERM, then waits for its end.
     #[track_caller]
     pub(crate) fn stop(mut self) -> ExitStatus {
-        let pid = Pid::from_raw(self.child.id().cast_signed());
-        kill(pid, Signal::SIGTERM).unwrap();
+        kill(self.leader(), Signal::SIGTERM).unwrap();
         eventually("the unit ends", SOON, || self.child.try_wait().unwrap())
     }
 }

@@ -32,6 +32,43 @@ fn a_call_in_progress_is_never_interrupted() {
     });
 }
 
+/// A kubelet that closes the connection after GetInfo is at work all the same, once it is known to do
+/// so.
+#[test]
+fn a_kubelet_that_speaks_on_a_connection_of_its_own_is_heard_and_not_interrupted() {
+    for_each_release(|release| {
+        let mut scene = Scene::set(release, "");
+        scene.kubelet.fault(|faults| faults.notify_apart = true);
+        let mark = scene.kubelet.mark();
+        scene.registrar.start();
+        scene.ends_registered(mark, 1, 0);
+
+        scene
+            .kubelet
+            .fault(|faults| faults.delay_after_get_info = Duration::from_secs(10));
+        let mark = scene.kubelet.mark();
+        scene.command(&["reannounce", NAME]);
+        scene.kubelet.wait_for("ask", mark, SOON, |event| {
+            matches!(event, Seen::Asked { .. })
+        });
+        let link = identity(&scene.link());
+        stays("the link is left alone", Duration::from_secs(9), || {
+            identity(&scene.link()) == link
+        });
+        scene
+            .kubelet
+            .fault(|faults| faults.delay_after_get_info = Duration::ZERO);
+        scene.ends_registered(mark, 1, 1);
+        assert_eq!(identity(&scene.link()), link);
+        // Its no counts as well.
+        scene
+            .kubelet
+            .fault(|faults| faults.refuse = Some("not today".to_owned()));
+        scene.kubelet.restart();
+        scene.wait_reason("not today");
+    });
+}
+
 #[test]
 fn an_announcement_by_hand_waits_for_the_end_of_a_call() {
     let mut scene = Scene::set(Release::V1_35, "");

@@ -135,6 +135,29 @@ fn a_kubelet_in_another_pid_namespace_may_restart_too() {
     });
 }
 
+/// Neither its process nor its start can be seen, and in a directory of our own the link cannot be a
+/// socket: all that is left is to say so.
+#[test]
+fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
+    let node = Node::new();
+    let settings = kubelet(&node, Release::V1_24).without_pod_resources();
+    let mut scene = Scene::with(node, settings, "");
+    let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
+    let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+        return;
+    };
+    scene.registrar = registrar;
+    let scene = scene.started();
+    let words = "neither the kubelet's process nor its start can be seen from here";
+    for command in ["status", "doctor"] {
+        let output = scene.registrar.run_cli([command]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        let said = said.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(words), "{command}: {said}");
+    }
+    assert!(is_there(&scene.link()) && scene.link().is_symlink());
+}
+
 /// The pid cannot tell that the kubelet of the state file has ended, but its socket can.
 #[test]
 fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {

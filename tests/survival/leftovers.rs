@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bed::{Behaviour, Layout, Node, Release, eventually, identity};
 use nix::fcntl::AT_FDCWD;
@@ -38,6 +39,17 @@ fn target(node: &Node, name: &str) -> PathBuf {
 /// Left from before this machine was started, by the time of the file.
 fn old(path: PathBuf) -> PathBuf {
     let then = TimeSpec::new(0, 0);
+    let nowhere = UtimensatFlags::NoFollowSymlink;
+    utimensat(AT_FDCWD, &path, &then, &then, nowhere).unwrap();
+    path
+}
+
+/// Made in this boot, at its very beginning. Where the clock was set forward since then, that is before
+/// the boot by the clock of now.
+fn since_boot(path: PathBuf) -> PathBuf {
+    let boot = fs::metadata("/dev/null").unwrap().modified().unwrap();
+    let boot = boot.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let then = TimeSpec::from_duration(boot + Duration::from_secs(1));
     let nowhere = UtimensatFlags::NoFollowSymlink;
     utimensat(AT_FDCWD, &path, &then, &then, nowhere).unwrap();
     path
@@ -79,6 +91,11 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
         // Another instance with the same directories, which is down for a moment.
         dead_socket(node.reg_socket("neighbour")),
         link(target(node, "neighbour"), node.link("neighbour")),
+        since_boot(dead_socket(node.reg_socket("early-neighbour"))),
+        since_boot(link(
+            target(node, "early-neighbour"),
+            node.link("early-neighbour"),
+        )),
         // It took its link up from before the boot, and has served since.
         dead_socket(node.reg_socket("old-neighbour")),
         old(link(

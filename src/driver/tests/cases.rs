@@ -67,19 +67,6 @@ fn a_registered_driver_is_not_announced_however_often_it_is_looked_at() {
 }
 
 #[test]
-fn a_registered_driver_keeps_its_name_from_a_sibling_and_a_silent_one_does_not() {
-    let mut holder = Tried::new(in_phase(Registered));
-    holder.apply(Event::DriverSilent("gone".to_owned()), NOW);
-    holder.apply(Event::NameWanted, NOW);
-    assert!(holder.driver.serves().is_some());
-    let mut waiting = Tried::new(in_phase(WaitingForKubelet));
-    waiting.apply(Event::DriverSilent("gone".to_owned()), NOW);
-    waiting.apply(Event::NameWanted, NOW);
-    assert_eq!(waiting.driver.name(), None);
-    assert_eq!(letters(&waiting.effects), "dx");
-}
-
-#[test]
 fn a_kubelet_that_ends_while_the_driver_is_away_takes_the_link_with_it() {
     let mut tried = Tried::new(in_phase(Registered));
     tried.apply(Event::DriverSilent("gone".to_owned()), NOW);

@@ -22,6 +22,18 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
             node_id: "m".to_owned(),
             ..answer()
         }),
+        "comes back with another limit" => Event::DriverAnswered(Answer {
+            max_volumes: 5,
+            ..answer()
+        }),
+        "runs on with another limit" => Event::DriverChanged(Answer {
+            max_volumes: 5,
+            ..answer()
+        }),
+        "runs on with another node id" => Event::DriverChanged(Answer {
+            node_id: "m".to_owned(),
+            ..answer()
+        }),
         "answers with another topology value" => Event::DriverAnswered(Answer {
             topology: [("zone".to_owned(), "y".to_owned())].into(),
             ..answer()
@@ -50,7 +62,6 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
         "withdraw" => Event::Withdraw,
         "publish" => Event::Publish,
         "reannounce" => Event::Reannounce,
-        "name is wanted" => Event::NameWanted,
         other => panic!("no such event: {other}"),
     }
 }
@@ -68,9 +79,12 @@ const COLUMNS: [Phase; 6] = [
 /// Each cell: the phase that follows and the effects. A cell that says nothing but its own phase
 /// is an event that means nothing there.
 #[rustfmt::skip]
-const TABLE: [(&str, [(Phase, &str); 6]); 21] = [
+const TABLE: [(&str, [(Phase, &str); 6]); 23] = [
     ("answers as before",                   [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers with another node id",        [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("comes back with another limit",       [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("runs on with another limit",          [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("runs on with another node id",        [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers with another topology value", [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers under another name",          [(WaitingForKubelet, "sp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "xsp"), (Withdrawn, "xs")]),
     ("goes silent",                         [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (Registered, ""),         (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
@@ -89,7 +103,6 @@ const TABLE: [(&str, [(Phase, &str); 6]); 21] = [
     ("withdraw",                            [(Withdrawn, ""),           (Withdrawn, "d"),           (Withdrawn, "d"),         (Withdrawn, "d"),          (Withdrawn, ""),         (Withdrawn, "")]),
     ("publish",                             [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (WaitingForKubelet, "p")]),
     ("reannounce",                          [(WaitingForDriver, ""),    (WaitingForKubelet, "a"),   (WaitingForKubelet, "a"), (WaitingForKubelet, "a"),  (Conflict, ""),          (Withdrawn, "")]),
-    ("name is wanted",                      [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
 ];
 
 #[test]

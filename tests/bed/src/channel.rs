@@ -12,9 +12,22 @@ use tonic::transport::{Channel, Endpoint, Error, Uri};
 /// one registration, does not do: the connector hands out the stream that it was given and then
 /// no other.
 pub(crate) async fn connect(path: &Path) -> Result<Channel, ConnectError> {
+    connect_with(path, Endpoint::from_static("http://localhost")).await
+}
+
+/// The same for a client that calls itself so.
+pub(crate) async fn connect_as(
+    path: &Path,
+    user_agent: &'static str,
+) -> Result<Channel, ConnectError> {
+    let endpoint = Endpoint::from_static("http://localhost").user_agent(user_agent);
+    connect_with(path, endpoint.map_err(ConnectError::Handshake)?).await
+}
+
+async fn connect_with(path: &Path, endpoint: Endpoint) -> Result<Channel, ConnectError> {
     let stream = UnixStream::connect(path).await.map_err(ConnectError::Io)?;
     let mut only = Some(TokioIo::new(stream));
-    Endpoint::from_static("http://localhost")
+    endpoint
         .connect_with_connector(tower::service_fn(move |_: Uri| {
             let stream = only.take();
             async move {

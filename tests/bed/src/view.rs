@@ -16,6 +16,7 @@ const SYSTEM: [&str; 7] = ["bin", "dev", "etc", "lib", "lib64", "proc", "usr"];
 pub struct View {
     root: PathBuf,
     script: String,
+    own_pids: bool,
 }
 
 impl View {
@@ -24,7 +25,11 @@ impl View {
         let root = root.into();
         std::fs::create_dir_all(&root).unwrap();
         let script = format!("set -e\nmount -t tmpfs tmpfs {}\n", root.display());
-        let empty = Self { root, script };
+        let empty = Self {
+            root,
+            script,
+            own_pids: false,
+        };
         SYSTEM.into_iter().fold(empty, |view, name| {
             let path = Path::new("/").join(name);
             if path.exists() {
@@ -45,9 +50,20 @@ impl View {
         self
     }
 
+    /// The same with a pid namespace of its own: the process sees no other, and what calls it from
+    /// outside has no pid for it.
+    #[must_use]
+    pub fn with_own_pids(mut self) -> Self {
+        self.own_pids = true;
+        self
+    }
+
     /// Runs a program in there; arguments can be added. The program's path is the container's.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = unshare();
+        if self.own_pids {
+            command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        }
         let script = format!("{}exec chroot {} \"$@\"", self.script, self.root.display());
         command.args(["sh", "-c", &script, "sh"]).arg(program);
         command

@@ -43,8 +43,8 @@ pub(super) struct Kubelet {
     /// What it holds as dealt with, whether that went well or not.
     actual: BTreeMap<u32, LinkId>,
     pub(super) call: Option<Call>,
-    /// The driver is in the cluster, as this node id.
-    pub(super) registered: Option<u8>,
+    /// The driver is in the cluster.
+    pub(super) registered: Option<Entry>,
     /// Until when it leaves a path alone. How long that is does not matter here: time passes as
     /// it likes.
     failures: BTreeMap<u32, Moment>,
@@ -56,11 +56,21 @@ pub(super) enum Change {
     Removed,
 }
 
+/// A driver as the cluster knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    pub(super) node: u8,
+    /// Where its socket is.
+    pub(super) place: usize,
+}
+
 /// Between GetInfo and Notify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
     slot: u32,
     link: LinkId,
+    /// Which driver of ours has answered, and where that one says that its socket is.
+    pub(super) place: usize,
     /// The registrar that answered GetInfo still holds the connection.
     pub(super) connected: bool,
     /// The link that stood when GetInfo was answered.
@@ -143,18 +153,19 @@ impl Kubelet {
     }
 
     /// One operation: de-register what is gone, else call what is new, else finish the call.
-    /// `offer` is what the registrar answers to GetInfo; `node` what the driver answers to
-    /// NodeGetInfo, none when that fails.
+    /// `offer` is the place that the registrar answers GetInfo with; `driver` what answers NodeGetInfo,
+    /// none when that fails.
     pub(super) fn work(
         &mut self,
         now: Moment,
-        offer: bool,
+        offer: Option<usize>,
         standing: Option<LinkId>,
-        node: Option<u8>,
+        driver: Option<Entry>,
         registrar_up: bool,
     ) -> Told {
         if let Some(call) = self.call.take() {
-            return self.finish(call, now, node, registrar_up);
+            let driver = driver.filter(|driver| driver.place == call.place);
+            return self.finish(call, now, driver, registrar_up);
         }
         let stale = self
             .actual
@@ -174,34 +185,41 @@ impl Kubelet {
         let Some((slot, link)) = wanted.map(|(slot, link)| (*slot, *link)) else {
             return Told::Nothing;
         };
-        if !offer {
+        let Some(place) = offer else {
             self.fail(slot, now);
             return Told::Nothing;
-        }
+        };
         self.call = Some(Call {
             slot,
             link,
+            place,
             connected: true,
             through: standing,
         });
         Told::Asked
     }
 
-    fn finish(&mut self, call: Call, now: Moment, node: Option<u8>, registrar_up: bool) -> Told {
+    fn finish(
+        &mut self,
+        call: Call,
+        now: Moment,
+        driver: Option<Entry>,
+        registrar_up: bool,
+    ) -> Told {
         let heard = call.connected && registrar_up;
         if self.registered.is_some() {
             self.fail(call.slot, now);
             return if heard { Told::Rejected } else { Told::Nothing };
         }
         self.actual.insert(call.slot, call.link);
-        let Some(node) = node else {
+        let Some(driver) = driver else {
             self.fail(call.slot, now);
             if self.release.retries_after_get_info() {
                 self.actual.remove(&call.slot);
             }
             return if heard { Told::Rejected } else { Told::Nothing };
         };
-        self.registered = Some(node);
+        self.registered = Some(driver);
         if heard {
             self.failures.remove(&call.slot);
             return Told::Registered;

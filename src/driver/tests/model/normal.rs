@@ -15,6 +15,7 @@ impl Driver {
         self.socket.normalise(&identity, &time);
         self.link.normalise(&identity, &time);
         self.announcer.normalise(&time, &runs);
+        self.changes.normalise(&time);
         self.not_before = self.not_before.map(&time);
         self.held_until = self.held_until.map(&time);
         if let Contact::Silent { since, .. } = &mut self.contact {
@@ -36,7 +37,13 @@ impl Driver {
     /// The moments that the search has to keep in order.
     pub(super) fn times(&self) -> impl Iterator<Item = Moment> {
         let retries = [self.socket.retry(), self.link.retry()];
-        let waits = [self.announcer.due(), self.not_before, self.held_until];
+        let changes = self.changes.has_begun().then(|| self.changes.next());
+        let waits = [
+            self.announcer.due(),
+            self.not_before,
+            self.held_until,
+            changes,
+        ];
         retries.into_iter().chain(waits).flatten()
     }
 }

@@ -19,12 +19,34 @@ use crate::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus};
 
 type Client = RegistrationClient<Channel>;
 
+/// How the kubelet speaks to the registrar after GetInfo: over the same connection, or, where it has
+/// closed that one, over one of its own for each word.
+enum Line {
+    Open(Client),
+    Apart,
+}
+
+impl Line {
+    async fn client(self, world: &World, path: &Path) -> Result<Client, Failed> {
+        match self {
+            Line::Open(client) => Ok(client),
+            Line::Apart => dial(world, path).await,
+        }
+    }
+}
+
 /// The kubelet's register operation. What comes after GetInfo differs between releases.
 pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result<(), Failed> {
     let mut client = dial(world, path).await?;
     let info = get_info(world, path, &mut client).await?;
+    let line = if world.faults().notify_apart {
+        drop(client);
+        Line::Apart
+    } else {
+        Line::Open(client)
+    };
     if let Err(reason) = validate_plugin(world, path, &info) {
-        reject(world, path, &info, &mut client, &reason).await?;
+        reject(world, path, &info, line, &reason).await?;
         return Err(Failed);
     }
 
@@ -56,13 +78,14 @@ pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result
             }
             let reason =
                 format!("RegisterPlugin error -- plugin registration failed with err: {error}");
-            reject(world, path, &info, &mut client, &reason).await?;
+            reject(world, path, &info, line, &reason).await?;
             return if forgets { Err(Failed) } else { Ok(()) };
         }
     }
 
     let delay = world.faults().delay_before_notify;
     sleep(delay).await;
+    let client = line.client(world, path).await?;
     let error = notify_registered(world, client).await.err();
     let stands = error.is_none() || !forgets;
     world.ledger.write(Event::Notified {
@@ -95,7 +118,7 @@ async fn dial(world: &World, path: &Path) -> Result<Client, Failed> {
     let tries = async {
         let mut pause = timing.redial;
         loop {
-            match channel::connect(path).await {
+            match channel::connect_as(path, world.settings.release.user_agent()).await {
                 Ok(channel) => return channel,
                 Err(error) => last = error.to_string(),
             }
@@ -300,7 +323,7 @@ async fn reject(
     world: &World,
     path: &Path,
     info: &PluginInfo,
-    client: &mut Client,
+    line: Line,
     reason: &str,
 ) -> Result<(), Failed> {
     world.ledger.write(Event::Rejected {
@@ -308,7 +331,8 @@ async fn reject(
         path: path.to_owned(),
         error: reason.to_owned(),
     });
-    let sent = notify(world, client, reason.to_owned()).await;
+    let mut client = line.client(world, path).await?;
+    let sent = notify(world, &mut client, reason.to_owned()).await;
     sent.map_err(|error| {
         world.ledger.write(Event::ErrorLine {
             text: format!(

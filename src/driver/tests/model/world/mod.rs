@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::step::{BY_HAND, BY_ITSELF};
 pub(super) use self::step::{Missing, Step};
-use super::kubelet::{Change, Kubelet, LinkId, Release, Told};
+use super::kubelet::{Change, Entry, Kubelet, LinkId, Release, Told};
 use crate::csi::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::driver::tests::scenario::answer;
@@ -19,6 +19,8 @@ use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::moment::Moment;
 
+/// The driver may come back at another socket of ours, of another id.
+const PLACES: usize = 2;
 /// Every state is shifted in time so that it is now.
 const NOW: Moment = Moment(10_000_000);
 const RESYNC: Duration = Duration::from_secs(30);
@@ -29,10 +31,10 @@ pub(super) struct World {
     release: Release,
     missing: Option<Missing>,
     now: Moment,
-    /// None while we are down.
-    us: Option<Driver>,
+    /// A driver for each place where the driver's process may listen; none while we are down.
+    us: Option<[Driver; PLACES]>,
     /// state.json
-    state: Option<Written>,
+    state: Option<[Written; PLACES]>,
     pub(super) disk: Disk,
     csi: Csi,
     kubelet: Option<Kubelet>,
@@ -40,8 +42,10 @@ pub(super) struct World {
     pid: u32,
     news: News,
     /// The last yes that we have heard: from which pid, through which link, for the driver as which
-    /// node.
-    held: Option<(u32, LinkId, String)>,
+    /// node, and where.
+    held: Option<(u32, LinkId, String, usize)>,
+    /// Somebody wants an announcement, and has not got it yet.
+    wished: bool,
     budget: u8,
     next: u64,
 }
@@ -64,6 +68,10 @@ enum LinkFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Csi {
     up: bool,
+    /// Which of the places it listens at.
+    place: usize,
+    /// It has been at the second place, too.
+    moved: bool,
     node: u8,
     /// NodeGetInfo fails when the kubelet calls it.
     fails: bool,
@@ -72,7 +80,7 @@ struct Csi {
 /// What happened and has not reached us yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct News {
-    contact: bool,
+    contact: [bool; PLACES],
     link: bool,
     socket: bool,
     /// Pids of kubelets that have ended.
@@ -104,12 +112,15 @@ impl World {
             disk,
             csi: Csi {
                 up: true,
+                place: 0,
+                moved: false,
                 node: 1,
                 fails: false,
             },
             pid: 1,
             news: News::default(),
             held: None,
+            wished: false,
             budget,
             next: 1,
         }
@@ -135,7 +146,9 @@ impl World {
         match step {
             Step::DriverDies => paid && self.csi.up,
             Step::DriverReturns => !self.csi.up,
-            Step::DriverReturnsAsAnotherNode => paid && !self.csi.up,
+            Step::DriverReturnsAsAnotherNode | Step::DriverReturnsElsewhere => paid && !self.csi.up,
+            Step::IdIsRenamed => paid && up,
+            Step::ReannouncedByHand => paid && self.holder().is_some_and(|us| us.links().is_some()),
             Step::NodeGetInfoBreaks => paid && !self.csi.fails,
             Step::NodeGetInfoWorksAgain => self.csi.fails,
             Step::KubeletDies => paid && self.kubelet.is_some(),
@@ -149,7 +162,7 @@ impl World {
                 paid && self.kubelet.as_ref().is_some_and(|kubelet| !kubelet.blind)
             }
             Step::WeStart => !up,
-            Step::DriverIsHeard => up && self.news.contact,
+            Step::DriverIsHeard => up && self.news.contact.contains(&true),
             Step::KubeletsEndIsNoticed => up && !self.news.ended.is_empty(),
             Step::KubeletsStartIsNoticed => up && self.news.started,
             Step::DirectoryIsNoticed => up && self.news.directory,
@@ -163,7 +176,7 @@ impl World {
                 .kubelet
                 .as_ref()
                 .is_some_and(|kubelet| kubelet.has_work(self.now).is_some()),
-            Step::WeTick => self.us.as_ref().is_some_and(|us| us.deadline().is_some()),
+            Step::WeTick => self.deadline().is_some(),
             Step::Resync => up,
         }
     }
@@ -177,7 +190,11 @@ impl World {
             Step::LinkIsDeleted | Step::LinkIsReplacedByAForeignOne | Step::SocketIsDeleted => {
                 self.budget -= 1
             }
-            Step::DirectoryIsMadeAnew | Step::DriverReturnsAsAnotherNode => self.budget -= 1,
+            Step::DirectoryIsMadeAnew
+            | Step::DriverReturnsAsAnotherNode
+            | Step::DriverReturnsElsewhere
+            | Step::IdIsRenamed
+            | Step::ReannouncedByHand => self.budget -= 1,
             _ => {}
         }
         match step {
@@ -195,6 +212,21 @@ impl World {
                     node: 3 - self.csi.node,
                     ..self.csi
                 });
+            }
+            Step::DriverReturnsElsewhere => {
+                self.driver_is(Csi {
+                    up: true,
+                    place: 1 - self.csi.place,
+                    moved: true,
+                    ..self.csi
+                });
+            }
+            Step::IdIsRenamed => self.rename_the_id(),
+            Step::ReannouncedByHand => {
+                let holder = self.holding();
+                let is_silent = self.holder().is_some_and(Driver::is_silent);
+                self.wished |= !is_silent;
+                return holder.map_or(Ok(()), |place| self.apply(place, Event::Reannounce));
             }
             Step::NodeGetInfoBreaks => self.csi.fails = true,
             Step::NodeGetInfoWorksAgain => self.csi.fails = false,
@@ -226,30 +258,26 @@ impl World {
             Step::DirectoryIsMadeAnew => self.make_directory_anew(),
             Step::WeStart => return self.we_start(),
             Step::DriverIsHeard => {
-                self.news.contact = false;
-                let event = if self.csi.up {
-                    Event::DriverAnswered(as_node(self.csi.node))
-                } else {
-                    Event::DriverSilent("gone".to_owned())
-                };
-                return self.apply(event);
+                let place = usize::from(!self.news.contact[0]);
+                self.news.contact[place] = false;
+                return self.hear(place);
             }
             Step::KubeletsEndIsNoticed => {
                 let Some(pid) = self.news.ended.pop_first() else {
                     return Ok(());
                 };
                 if self.missing != Some(Missing::NoticingTheKubeletsEnd) {
-                    return self.apply(Event::KubeletEnded(process(pid)));
+                    return self.apply_to_all(&Event::KubeletEnded(process(pid)));
                 }
             }
             Step::KubeletsStartIsNoticed => {
                 self.news.started = false;
-                return self.apply(Event::KubeletStarted);
+                return self.apply_to_all(&Event::KubeletStarted);
             }
             Step::DirectoryIsNoticed => {
                 self.news.directory = false;
                 self.look_at_link()?;
-                return self.apply(Event::DirectoryReplaced);
+                return self.apply_to_all(&Event::DirectoryReplaced);
             }
             Step::LinkIsLookedAt => return self.look_at_link(),
             Step::SocketIsLookedAt => return self.look_at_socket(),
@@ -260,12 +288,7 @@ impl World {
             }
             Step::KubeletWorks => return self.kubelet_works(),
             Step::WeTick => {
-                let deadline = self
-                    .us
-                    .as_ref()
-                    .and_then(Driver::deadline)
-                    .unwrap_or_default();
-                self.now = self.now.max(deadline);
+                self.now = self.now.max(self.deadline().unwrap_or_default());
                 return self.tick();
             }
             Step::Resync => {
@@ -290,20 +313,37 @@ impl World {
             return false;
         };
         let ours = self.disk.our_links();
-        kubelet.registered == Some(self.csi.node)
+        let Csi { node, place, .. } = self.csi;
+        kubelet.registered == Some(Entry { node, place })
             && ours.keys().any(|slot| kubelet.holds(*slot))
             && self
                 .us
                 .as_ref()
-                .is_some_and(|us| us.phase() == Phase::Registered)
+                .is_some_and(|us| us[place].phase() == Phase::Registered)
             && self.news == News::default()
             && kubelet.events.is_empty()
             && kubelet.has_work(self.now).is_none()
     }
 
     fn driver_is(&mut self, csi: Csi) {
+        self.news.contact[self.csi.place] = true;
+        self.news.contact[csi.place] = true;
         self.csi = csi;
-        self.news.contact = true;
+    }
+
+    /// Whoever serves under the name.
+    fn holding(&self) -> Option<usize> {
+        let us = self.us.as_ref()?;
+        (0..PLACES).find(|place| us[*place].serves().is_some())
+    }
+
+    fn holder(&self) -> Option<&Driver> {
+        Some(&self.us.as_ref()?[self.holding()?])
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        let us = self.us.as_ref()?;
+        us.iter().filter_map(Driver::deadline).min()
     }
 
     fn delete_link(&mut self) {
@@ -324,58 +364,53 @@ impl World {
     }
 
     fn kubelet_works(&mut self) -> Result<(), String> {
-        let serving = self.disk.socket.is_some_and(|(_, listening)| listening);
-        let offer = serving && self.us.as_ref().is_some_and(|us| us.answer().is_some());
-        let node = (self.csi.up && !self.csi.fails).then_some(self.csi.node);
+        let listening = self.disk.socket.is_some_and(|(_, listening)| listening);
+        let holding = self.holding().filter(|_| listening);
+        let offer = holding.filter(|_| self.holder().is_some_and(|us| us.answer().is_some()));
+        let Csi { node, place, .. } = self.csi;
+        let driver = (self.csi.up && !self.csi.fails).then_some(Entry { node, place });
+        let standing = self
+            .holder()
+            .and_then(Driver::links)
+            .map(|(_, _, link)| link.number());
         let Some(kubelet) = &mut self.kubelet else {
             return Ok(());
         };
         self.now = kubelet.has_work(self.now).unwrap_or(self.now);
-        let through = kubelet.call.and_then(|call| call.through);
-        let standing = self
-            .us
-            .as_ref()
-            .and_then(Driver::links)
-            .map(|(_, _, link)| link.number());
-        match kubelet.work(self.now, offer, standing, node, self.us.is_some()) {
+        let call = kubelet.call;
+        let told = kubelet.work(self.now, offer, standing, driver, self.us.is_some());
+        // Who has answered GetInfo hears how it went, though another may serve by now.
+        let place = call.or(kubelet.call).map_or(0, |call| call.place);
+        match told {
             Told::Nothing => Ok(()),
-            Told::Asked => self.apply(Event::KubeletAsked(Some(process(self.pid)))),
+            Told::Asked => self.apply(place, Event::KubeletAsked(Some(process(self.pid)))),
             Told::Registered => {
                 self.look_at_link()?;
-                let through = through.map(Identity::numbered);
+                let through = call.and_then(|call| call.through).map(Identity::numbered);
                 let kubelet = Some(process(self.pid));
-                self.apply(Event::KubeletRegistered {
+                let event = Event::KubeletRegistered {
                     kubelet,
                     through,
                     told: None,
-                })?;
-                let us = self
-                    .us
-                    .as_ref()
-                    .filter(|us| us.phase() == Phase::Registered);
+                };
+                self.apply(place, event)?;
+                let us = self.us.as_ref().map(|us| &us[place]);
+                let us = us.filter(|us| us.phase() == Phase::Registered);
                 if let Some((us, (_, _, link))) = us.and_then(|us| Some((us, us.links()?))) {
                     // Which node the driver itself told the kubelet cannot be seen from here.
                     let record = us.record().registration;
                     let node = record.map(|registered| registered.answer.node_id);
-                    self.held = Some((self.pid, link.number(), node.unwrap_or_default()));
+                    self.held = Some((self.pid, link.number(), node.unwrap_or_default(), place));
                 }
                 Ok(())
             }
             Told::Rejected => {
                 self.look_at_link()?;
-                let words = if self
-                    .kubelet
-                    .as_ref()
-                    .is_some_and(|kubelet| kubelet.registered.is_some())
-                {
-                    "already registered"
-                } else {
-                    "no"
-                };
-                self.apply(Event::KubeletRejected(
-                    Some(process(self.pid)),
-                    words.to_owned(),
-                ))
+                let kubelet = self.kubelet.as_ref();
+                let has_it = kubelet.is_some_and(|kubelet| kubelet.registered.is_some());
+                let words = if has_it { "already registered" } else { "no" };
+                let kubelet = Some(process(self.pid));
+                self.apply(place, Event::KubeletRejected(kubelet, words.to_owned()))
             }
         }
     }

@@ -12,7 +12,7 @@ impl World {
     /// Equal situations become equal states: it is always now, and files are numbered from one.
     pub(in crate::driver::tests::model) fn normalise(&mut self) {
         // Time passes as it likes, so only the order of what is to come matters.
-        let ours = self.us.iter().flat_map(Driver::times);
+        let ours = self.us.iter().flatten().flat_map(Driver::times);
         let theirs = self.kubelet.iter().flat_map(Kubelet::times);
         let to_come: BTreeSet<Moment> = ours.chain(theirs).filter(|at| *at > self.now).collect();
         let time = |at: Moment| NOW + Duration::from_secs(to_come.range(..=at).count() as u64);
@@ -35,16 +35,16 @@ impl World {
             *socket = numbers.of(*socket);
         }
         if let Some(kubelet) = &mut self.kubelet {
-            kubelet.normalise(|link| numbers.of(link), time);
+            kubelet.normalise(|link| numbers.of(link), &time);
         }
-        if let Some(us) = &mut self.us {
+        for us in self.us.iter_mut().flatten() {
             us.normalise(
                 |identity| Identity::numbered(numbers.of(identity.number())),
-                time,
+                &time,
                 |pid| self.pid == pid,
             );
         }
-        if let Some(Written(record)) = &mut self.state {
+        for Written(record) in self.state.iter_mut().flatten() {
             if let Some(link) = &mut record.link {
                 *link = Identity::numbered(numbers.of(link.number()));
             }
@@ -59,10 +59,9 @@ impl World {
                 *kubelet = process(u32::from(kubelet.pid == self.pid));
             }
         }
-        self.held = self
-            .held
-            .take()
-            .map(|(pid, link, node)| (u32::from(pid == self.pid), numbers.of(link), node));
+        self.held = self.held.take().map(|(pid, link, node, place)| {
+            (u32::from(pid == self.pid), numbers.of(link), node, place)
+        });
         self.news.ended = self
             .news
             .ended

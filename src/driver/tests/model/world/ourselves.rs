@@ -1,9 +1,9 @@
 //! What we do of ourselves: start, end, look, and be woken.
 
-use super::{Missing, News, World, Written, process};
+use super::{Missing, News, PLACES, World, Written, as_node, process};
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::tests::scenario::terms;
-use crate::driver::{Calling, Driver, Event, Seen};
+use crate::driver::{Calling, Driver, Event, Seen, Terms};
 use crate::identity::Identity;
 use crate::link::layout::Slot;
 
@@ -24,31 +24,65 @@ impl World {
     }
 
     pub(super) fn we_start(&mut self) -> Result<(), String> {
-        let mut us = Driver::new(None, terms());
+        let mut us = [0, 1].map(|place| Driver::new(None, terms_at(place)));
         if self.missing == Some(Missing::TheStateFile) {
             self.state = None;
         }
-        match &self.state {
-            Some(Written(record)) => {
-                let slot = record.slot.0;
-                let link = self
-                    .disk
-                    .our_links()
-                    .get(&slot)
-                    .map(|link| Identity::numbered(*link));
-                let runs = |kubelet| self.kubelet.is_some() && kubelet == process(self.pid);
-                us.restore(record, link, runs, self.now);
-                self.sweep(Some(slot))?;
+        let mut kept = None;
+        for (us, Written(record)) in us.iter_mut().zip(self.state.iter().flatten()) {
+            let slot = record.slot.0;
+            let named = record.name.is_some();
+            let link = self.disk.our_links().get(&slot).copied();
+            let link = link.filter(|_| named).map(Identity::numbered);
+            let runs = |kubelet| self.kubelet.is_some() && kubelet == process(self.pid);
+            us.restore(record, link, runs, self.now);
+            if named && (kept.is_none() || record.link.is_some()) {
+                kept = Some(slot);
             }
-            None => self.sweep(None)?,
         }
+        self.sweep(kept)?;
         self.us = Some(us);
+        self.wished = false;
         self.news = News {
-            contact: true,
+            contact: [true, self.csi.moved],
             ..News::default()
         };
+        if !self.csi.moved {
+            self.hear(1)?;
+        }
         self.tick()?;
         self.look_at_link()
+    }
+
+    /// The id of the driver that runs is another one from now on, for the same socket: it is asked
+    /// anew, and everything else goes on.
+    pub(super) fn rename_the_id(&mut self) {
+        let (place, now) = (self.csi.place, self.now);
+        if let Some(us) = &mut self.us {
+            us[place].reconfigure(None, terms_at(place), false, now);
+        }
+        self.news.contact[place] = true;
+    }
+
+    /// A driver was asked. One that does not answer any more leaves its name to one that waits for it.
+    pub(super) fn hear(&mut self, place: usize) -> Result<(), String> {
+        if self.csi.up && self.csi.place == place {
+            return self.apply(place, Event::DriverAnswered(as_node(self.csi.node)));
+        }
+        self.apply(place, Event::DriverSilent("gone".to_owned()))?;
+        self.offer_the_name(place)
+    }
+
+    pub(super) fn offer_the_name(&mut self, place: usize) -> Result<(), String> {
+        let other = 1 - place;
+        let waits = self
+            .us
+            .as_ref()
+            .is_some_and(|us| us[other].name().is_some() && us[other].serves().is_none());
+        if waits {
+            self.apply(other, Event::SocketSeen(Seen::NotOurs))?;
+        }
+        Ok(())
     }
 
     /// Links of ours that lead to a socket nobody serves, but for the one that is known.
@@ -64,33 +98,46 @@ impl World {
 
     pub(super) fn look_at_link(&mut self) -> Result<(), String> {
         self.news.link = false;
-        let Some(us) = &self.us else { return Ok(()) };
-        if us.name().is_none() || self.missing == Some(Missing::LookingAtTheLink) {
+        if self.missing == Some(Missing::LookingAtTheLink) {
             return Ok(());
         }
-        let seen = match self.disk.our_links().get(&us.slot().0) {
-            Some(link) => Seen::Ours(Identity::numbered(*link)),
-            None => Seen::NotOurs,
-        };
-        self.apply(Event::LinkSeen(seen))
+        for place in 0..PLACES {
+            let Some(us) = self.us.as_ref().map(|us| &us[place]) else {
+                return Ok(());
+            };
+            if us.name().is_none() {
+                continue;
+            }
+            let seen = match self.disk.our_links().get(&us.slot().0) {
+                Some(link) => Seen::Ours(Identity::numbered(*link)),
+                None => Seen::NotOurs,
+            };
+            self.apply(place, Event::LinkSeen(seen))?;
+        }
+        Ok(())
     }
 
     pub(super) fn look_at_socket(&mut self) -> Result<(), String> {
         self.news.socket = false;
-        let Some(us) = &self.us else { return Ok(()) };
-        if us.name().is_none() || self.missing == Some(Missing::LookingAtTheSocket) {
+        if self.missing == Some(Missing::LookingAtTheSocket) {
             return Ok(());
         }
-        let ours = us.serves().map(|(_, identity)| identity.clone());
-        let found = self
-            .disk
-            .socket
-            .map(|(socket, _)| Identity::numbered(socket));
-        let seen = match found {
-            Some(found) if ours.as_ref() == Some(&found) => Seen::Ours(found),
-            _ => Seen::NotOurs,
-        };
-        self.apply(Event::SocketSeen(seen))
+        for place in 0..PLACES {
+            let Some(us) = self.us.as_ref().map(|us| &us[place]) else {
+                return Ok(());
+            };
+            if us.name().is_none() {
+                continue;
+            }
+            let ours = us.serves().map(|(_, identity)| identity.number());
+            let found = self.disk.socket.map(|(socket, _)| socket);
+            let seen = match found.filter(|found| ours == Some(*found)) {
+                Some(found) => Seen::Ours(Identity::numbered(found)),
+                None => Seen::NotOurs,
+            };
+            self.apply(place, Event::SocketSeen(seen))?;
+        }
+        Ok(())
     }
 
     pub(super) fn tick(&mut self) -> Result<(), String> {
@@ -99,15 +146,30 @@ impl World {
             .kubelet
             .as_ref()
             .and_then(|kubelet| kubelet.call)
-            .is_some_and(|call| call.connected);
-        let calling = if calling {
-            Calling::This
-        } else {
-            Calling::Nobody
-        };
-        self.apply(Event::Ticked {
-            kubelet_there,
-            calling,
-        })
+            .filter(|call| call.connected)
+            .map(|call| call.place);
+        for place in 0..PLACES {
+            let calling = if calling == Some(place) {
+                Calling::This
+            } else {
+                Calling::Nobody
+            };
+            self.apply(
+                place,
+                Event::Ticked {
+                    kubelet_there,
+                    calling,
+                },
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The socket's path is the place.
+fn terms_at(place: usize) -> Terms {
+    Terms {
+        endpoint: place.to_string().into(),
+        ..terms()
     }
 }

@@ -1,6 +1,6 @@
 //! Carries out what the machine says, on the disk of the world, and checks that it may.
 
-use super::{LinkFile, Missing, World, Written};
+use super::{LinkFile, Missing, PLACES, World, Written};
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::{Driver, Effect, Event};
 use crate::identity::Identity;
@@ -8,13 +8,17 @@ use crate::link::layout::Slot;
 use crate::link::obstacle::Obstacle;
 
 impl World {
-    pub(super) fn apply(&mut self, event: Event) -> Result<(), String> {
+    pub(super) fn apply_to_all(&mut self, event: &Event) -> Result<(), String> {
+        (0..PLACES).try_for_each(|place| self.apply(place, event.clone()))
+    }
+
+    pub(super) fn apply(&mut self, place: usize, event: Event) -> Result<(), String> {
         let Some(us) = &mut self.us else {
             return Ok(());
         };
-        for effect in us.apply(event, self.now) {
-            if let Some(outcome) = self.perform(&effect)? {
-                self.apply(outcome)?;
+        for effect in us[place].apply(event, self.now) {
+            if let Some(outcome) = self.perform(place, &effect)? {
+                self.apply(place, outcome)?;
             }
         }
         if self.disk.our_links().len() > 1 {
@@ -23,18 +27,21 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn perform(&mut self, effect: &Effect) -> Result<Option<Event>, String> {
-        let Some(us) = &self.us else { return Ok(None) };
+    fn perform(&mut self, place: usize, effect: &Effect) -> Result<Option<Event>, String> {
+        let Some(us) = self.us.as_ref().map(|us| &us[place]) else {
+            return Ok(None);
+        };
         match effect {
             Effect::Serve(_) if us.serves().is_some() => Ok(None),
-            Effect::Serve(_) => {
-                let socket = self.new_number();
-                self.disk.socket = Some((socket, true));
-                Ok(Some(Event::SocketServed(Identity::numbered(socket))))
-            }
+            Effect::Serve(_) => Ok(Some(self.serve(place))),
             Effect::Publish(..) if us.links().is_some() => Ok(None),
             Effect::Publish(_, slot) => self.publish(*slot),
-            Effect::Announce(_, slot) => self.announce(*slot),
+            Effect::Announce(_, slot) => {
+                if us.answer().is_none() {
+                    return Err("a driver that does not answer is announced".to_owned());
+                }
+                self.announce(*slot)
+            }
             Effect::Unlink(_, slot, identity) => {
                 if self.disk.links.get(&slot.0) == Some(&LinkFile::Ours(identity.number())) {
                     self.must_not_stand(*slot)?;
@@ -45,13 +52,37 @@ impl World {
             }
             Effect::Unserve(..) => {
                 self.disk.socket = None;
+                self.offer_the_name(place)?;
                 Ok(None)
             }
             Effect::Save => {
-                self.state = Some(Written(us.record()));
+                self.write();
                 Ok(None)
             }
         }
+    }
+
+    fn write(&mut self) {
+        let us = self.us.as_ref();
+        self.state = us.map(|us| us.each_ref().map(|us| Written(us.record())));
+    }
+
+    /// Listens, unless the driver of the other place has the name and keeps it.
+    fn serve(&mut self, place: usize) -> Event {
+        if let Some(us) = &mut self.us
+            && us[1 - place].serves().is_some()
+        {
+            let can_take_over =
+                us[place].can_take_over() && self.missing != Some(Missing::HandingTheNameOver);
+            match us[1 - place].give_up_name(can_take_over) {
+                Some(estate) => us[place].inherit(estate),
+                None => return Event::SocketBlocked(Obstacle::Sibling("other".to_owned())),
+            }
+            self.write();
+        }
+        let socket = self.new_number();
+        self.disk.socket = Some((socket, true));
+        Event::SocketServed(Identity::numbered(socket))
     }
 
     pub(super) fn publish(&mut self, slot: Slot) -> Result<Option<Event>, String> {
@@ -72,7 +103,10 @@ impl World {
                 "pid 1".to_owned(),
             ))));
         }
-        self.must_not_stand(slot)?;
+        // Whoever asks for it by hand gets it.
+        if !std::mem::take(&mut self.wished) {
+            self.must_not_stand(slot)?;
+        }
         if self.missing == Some(Missing::AnnouncingAgain) {
             let link = self
                 .disk
@@ -100,13 +134,15 @@ impl World {
         let Some(kubelet) = &self.kubelet else {
             return Ok(());
         };
-        let known = self.us.as_ref().and_then(Driver::answer);
-        let same_driver = |node: &str| known.is_none_or(|answer| answer.node_id == node);
+        let known = self.holding().zip(self.holder().and_then(Driver::answer));
+        let same_driver = |node: &str, at: usize| {
+            known.is_none_or(|(place, answer)| place == at && answer.node_id == node)
+        };
         match (&self.held, self.disk.our_links().get(&slot.0)) {
-            (Some((pid, link, node)), Some(standing))
+            (Some((pid, link, node, at)), Some(standing))
                 if *pid == self.pid
                     && link == standing
-                    && same_driver(node)
+                    && same_driver(node, *at)
                     && kubelet.holds(slot.0) =>
             {
                 Err("a registration that stands for the driver as it is was disturbed".to_owned())

@@ -8,15 +8,17 @@ pub(in crate::driver::tests::model) enum Missing {
     LookingAtTheLink,
     LookingAtTheSocket,
     TheStateFile,
+    HandingTheNameOver,
 }
 
 impl Missing {
-    pub(in crate::driver::tests::model) const ALL: [Missing; 5] = [
+    pub(in crate::driver::tests::model) const ALL: [Missing; 6] = [
         Missing::NoticingTheKubeletsEnd,
         Missing::AnnouncingAgain,
         Missing::LookingAtTheLink,
         Missing::LookingAtTheSocket,
         Missing::TheStateFile,
+        Missing::HandingTheNameOver,
     ];
 }
 
@@ -27,11 +29,14 @@ pub(in crate::driver::tests::model) enum Step {
     DriverDies,
     DriverReturns,
     DriverReturnsAsAnotherNode,
+    DriverReturnsElsewhere,
     NodeGetInfoBreaks,
     NodeGetInfoWorksAgain,
     KubeletDies,
     KubeletStarts,
     WeAreKilled,
+    IdIsRenamed,
+    ReannouncedByHand,
     LinkIsDeleted,
     LinkIsReplacedByAForeignOne,
     ForeignOwnerGoes,
@@ -51,15 +56,18 @@ pub(in crate::driver::tests::model) enum Step {
     Resync,
 }
 
-pub(super) const BY_HAND: [Step; 13] = [
+pub(super) const BY_HAND: [Step; 16] = [
     Step::DriverDies,
     Step::DriverReturns,
     Step::DriverReturnsAsAnotherNode,
+    Step::DriverReturnsElsewhere,
     Step::NodeGetInfoBreaks,
     Step::NodeGetInfoWorksAgain,
     Step::KubeletDies,
     Step::KubeletStarts,
     Step::WeAreKilled,
+    Step::IdIsRenamed,
+    Step::ReannouncedByHand,
     Step::LinkIsDeleted,
     Step::LinkIsReplacedByAForeignOne,
     Step::ForeignOwnerGoes,

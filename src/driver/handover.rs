@@ -1,0 +1,80 @@
+//! What passes from a driver that is silent to one that answers under the same name.
+//!
+//! A driver that comes back in another directory is another driver of ours, with another socket. The
+//! kubelet holds the old one, whose socket nobody serves. The link and the registration pass to the
+//! new one, and the kubelet hears of the new endpoint once.
+
+use super::announcer::Announcer;
+use super::pace::Pace;
+use super::{Contact, Driver, Registration, Standing, Why};
+use crate::identity::Identity;
+use crate::link::layout::Slot;
+
+/// What a driver leaves with its name.
+#[derive(Debug)]
+pub(crate) struct Estate {
+    /// None when no kubelet holds the driver: then there is nothing but the name.
+    registered: Option<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    registration: Registration,
+    slot: Slot,
+    link: Option<Identity>,
+    announcer: Announcer,
+    changes: Pace,
+}
+
+impl Driver {
+    /// Gives up the name for a sibling, and with it all that stands under it. A driver that answers,
+    /// or was not asked yet, keeps it; one that a kubelet holds gives it up only to an heir who
+    /// `can_take_over`.
+    pub(crate) fn give_up_name(&mut self, can_take_over: bool) -> Option<Estate> {
+        if !self.is_silent() || (self.is_registered() && !can_take_over) {
+            return None;
+        }
+        let link = self.link.identity().cloned();
+        let slot = std::mem::take(&mut self.slot);
+        let announcer = std::mem::replace(&mut self.announcer, Announcer::new());
+        let changes = std::mem::take(&mut self.changes);
+        let standing = std::mem::replace(&mut self.standing, Standing::Unregistered(Why::NotYet));
+        self.name = None;
+        self.asked = None;
+        self.not_before = None;
+        self.socket.cleared();
+        self.link.cleared();
+        let registered = match standing {
+            Standing::Registered(registration) => Some(Held {
+                registration,
+                slot,
+                link,
+                announcer,
+                changes,
+            }),
+            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
+        };
+        Some(Estate { registered })
+    }
+
+    /// The driver answers and is to be registered, so that it may have the link of a silent sibling.
+    pub(crate) fn can_take_over(&self) -> bool {
+        matches!(self.contact, Contact::Answering { .. }) && self.withdrawal.is_none()
+    }
+
+    /// Goes on with what a sibling has left.
+    pub(crate) fn inherit(&mut self, estate: Estate) {
+        let Some(held) = estate.registered else {
+            return;
+        };
+        self.slot = held.slot;
+        self.announcer = held.announcer;
+        self.changes = held.changes;
+        self.standing = Standing::Registered(held.registration);
+        self.not_before = None;
+        self.link.cleared();
+        if let Some(link) = held.link {
+            self.link.stood(link);
+        }
+    }
+}

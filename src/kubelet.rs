@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -121,6 +122,34 @@ fn read_stat(pid: u32) -> io::Result<String> {
 fn started(stat: &str) -> Option<u64> {
     let after_name = &stat[stat.rfind(')')? + 1..];
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// A directory, told apart from one made anew under its name. Its change time moves with each
+/// entry, so its birth stands in for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Directory {
+    device: u64,
+    inode: u64,
+    born: Option<SystemTime>,
+}
+
+impl Directory {
+    pub(crate) fn of(path: &Path) -> Option<Directory> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Directory {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born: metadata.created().ok(),
+        })
+    }
+}
+
+/// The directory that a kubelet watches for plugins, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Watched {
+    pub(crate) directory: Directory,
+    /// The kubelet; none when none has spoken to us, or its pid cannot be seen.
+    pub(crate) by: Option<Process>,
 }
 
 /// Where a kubelet with this root shows that it has started.

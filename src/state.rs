@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::driver::Record;
 use crate::identity::Identity;
+use crate::kubelet::Watched;
 use crate::link::layout::Layout;
 
 /// Raised when an older program could no longer read the file.
@@ -29,6 +30,9 @@ pub(crate) struct State {
     /// The sockets by which a kubelet shows that it has started, as they were.
     #[serde(default)]
     pub(crate) signs: BTreeMap<PathBuf, Identity>,
+    /// The directory that the kubelet watches.
+    #[serde(default)]
+    pub(crate) watched: Option<Watched>,
     /// The root of the kubelet that last told how a registration went.
     #[serde(default)]
     pub(crate) called_in: Option<PathBuf>,
@@ -96,6 +100,7 @@ enum Distrust {
 impl State {
     pub(crate) fn new(
         signs: BTreeMap<PathBuf, Identity>,
+        watched: Option<Watched>,
         called_in: Option<PathBuf>,
         layout: Layout,
         drivers: BTreeMap<String, Written>,
@@ -104,6 +109,7 @@ impl State {
             format: FORMAT,
             boot_id: boot_id(),
             signs,
+            watched,
             called_in,
             layout: Some(layout),
             drivers,

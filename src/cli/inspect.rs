@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::args::{Args, InspectOptions};
 use super::client::{failed, in_runtime};
-use super::exit::Exit;
+use super::exit::{Exit, complain};
 use super::screen::Screen;
 use super::status::is_gone;
 use super::{load, sources};
@@ -14,6 +14,7 @@ use crate::config::{SUN_PATH_MAX, Settings};
 use crate::csi::inquiry::Inquiry;
 use crate::csi::inspection::Inspection;
 use crate::csi::rules::Breach;
+use crate::csi::trouble::Trouble;
 use crate::link::layout::Layout;
 use crate::metrics::Operations;
 use crate::name::DriverName;
@@ -41,7 +42,9 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
     driver.csi_socket.clone_from(&socket);
     let inquiry = Inquiry::new(&driver, Operations::new());
     in_runtime(async {
-        let mut seen = inquiry.inspect().await.map_err(|trouble| {
+        // Nobody is to look at a silent terminal for minutes.
+        let slow = |late: Trouble| complain(&late.to_string());
+        let mut seen = inquiry.inspect(slow).await.map_err(|trouble| {
             if trouble.is_absence() {
                 let socket = socket.display();
                 failed(format!(
@@ -106,7 +109,7 @@ fn text(seen: &Inspection, paint: Paint) -> String {
     line(
         "volume limit",
         &match seen.max_volumes {
-            Some(0) => "0 (the cluster decides)".to_owned(),
+            Some(limit) if limit <= 0 => format!("{limit} (the cluster decides)"),
             Some(limit) => limit.to_string(),
             None => "-".to_owned(),
         },

@@ -18,6 +18,9 @@ pub struct DriverDefaults {
     /// Deadline of one CSI call.
     #[serde(deserialize_with = "value::duration")]
     pub request_timeout: Duration,
+    /// Deadline of NodeGetInfo, for which some drivers ask a cloud.
+    #[serde(deserialize_with = "value::duration")]
+    pub node_info_timeout: Duration,
     /// Longest pause between tries at a socket that is there but does not answer.
     #[serde(deserialize_with = "value::duration")]
     pub retry_max: Duration,
@@ -34,6 +37,8 @@ impl Default for DriverDefaults {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(5),
+            // The kubelet's own.
+            node_info_timeout: Duration::from_secs(120),
             retry_max: Duration::from_secs(5),
             require_probe: false,
             withdraw_after: None,
@@ -55,6 +60,8 @@ pub struct DriverSettings {
     pub supported_versions: Vec<String>,
     /// Deadline of one CSI call.
     pub request_timeout: Duration,
+    /// Deadline of NodeGetInfo, for which some drivers ask a cloud.
+    pub node_info_timeout: Duration,
     /// Longest pause between tries at a socket that is there but does not answer.
     pub retry_max: Duration,
     /// Whether `Identity.Probe` must say ready first.
@@ -108,6 +115,8 @@ pub(super) struct DriverTable {
     #[serde(deserialize_with = "value::some_duration")]
     request_timeout: Option<Duration>,
     #[serde(deserialize_with = "value::some_duration")]
+    node_info_timeout: Option<Duration>,
+    #[serde(deserialize_with = "value::some_duration")]
     retry_max: Option<Duration>,
     require_probe: Option<bool>,
     #[serde(deserialize_with = "value::some_withdrawal")]
@@ -133,6 +142,7 @@ impl DriverTable {
                 .supported_versions
                 .unwrap_or_else(|| vec![CSI_VERSION.to_owned()]),
             request_timeout: self.request_timeout.unwrap_or(defaults.request_timeout),
+            node_info_timeout: self.node_info_timeout.unwrap_or(defaults.node_info_timeout),
             retry_max: self.retry_max.unwrap_or(defaults.retry_max),
             require_probe: self.require_probe.unwrap_or(defaults.require_probe),
             withdraw_after: self.withdraw_after.unwrap_or(defaults.withdraw_after),

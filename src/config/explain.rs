@@ -146,6 +146,10 @@ fn general(settings: &Settings) -> Vec<(&'static str, String)> {
             "defaults.request_timeout",
             duration(defaults.request_timeout),
         ),
+        (
+            "defaults.node_info_timeout",
+            duration(defaults.node_info_timeout),
+        ),
         ("defaults.retry_max", duration(defaults.retry_max)),
         ("defaults.require_probe", defaults.require_probe.to_string()),
         (
@@ -181,6 +185,10 @@ pub(super) fn of_driver(driver: &DriverSettings) -> Vec<(&'static str, Option<St
             Some(literal::strings(&driver.supported_versions)),
         ),
         ("request_timeout", Some(duration(driver.request_timeout))),
+        (
+            "node_info_timeout",
+            Some(duration(driver.node_info_timeout)),
+        ),
         ("retry_max", Some(duration(driver.retry_max))),
         ("require_probe", Some(driver.require_probe.to_string())),
         ("withdraw_after", Some(withdrawal(driver.withdraw_after))),

@@ -12,6 +12,7 @@ pub(super) const KEYS: &[&str] = &[
     "kubelet.registry_dir",
     "kubelet.sees_registry_as",
     "defaults.request_timeout",
+    "defaults.node_info_timeout",
     "defaults.retry_max",
     "defaults.require_probe",
     "defaults.withdraw_after",

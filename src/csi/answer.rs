@@ -39,8 +39,6 @@ pub(crate) enum AnswerError {
     NoNodeId,
     #[error("NodeGetInfo: the node id has {0} bytes, more than {LONGEST_NODE_ID}")]
     LongNodeId(usize),
-    #[error("NodeGetInfo: the volume limit is {0}, less than zero")]
-    NegativeLimit(i64),
 }
 
 /// What differs between the driver as the cluster knows it and the driver as it answers now.
@@ -58,6 +56,21 @@ pub(crate) enum Change {
     Collision(String),
 }
 
+/// The name that the driver gives itself, if it may have that.
+pub(super) fn name(
+    info: &GetPluginInfoResponse,
+    pinned: Option<&str>,
+) -> Result<DriverName, AnswerError> {
+    let said = DriverName::parse(&info.name)?;
+    match pinned.filter(|pinned| *pinned != said.as_str()) {
+        None => Ok(said),
+        Some(pinned) => Err(AnswerError::OtherName {
+            said,
+            pinned: pinned.to_owned(),
+        }),
+    }
+}
+
 impl Answer {
     /// Puts the two replies together.
     pub(crate) fn check(
@@ -65,29 +78,19 @@ impl Answer {
         node: NodeGetInfoResponse,
         pinned: Option<&str>,
     ) -> Result<Answer, AnswerError> {
-        let name = DriverName::parse(&info.name)?;
-        if let Some(pinned) = pinned
-            && pinned != name.as_str()
-        {
-            return Err(AnswerError::OtherName {
-                said: name,
-                pinned: pinned.to_owned(),
-            });
-        }
+        let name = name(&info, pinned)?;
         if node.node_id.is_empty() {
             return Err(AnswerError::NoNodeId);
         }
         if node.node_id.len() > LONGEST_NODE_ID {
             return Err(AnswerError::LongNodeId(node.node_id.len()));
         }
-        if node.max_volumes_per_node < 0 {
-            return Err(AnswerError::NegativeLimit(node.max_volumes_per_node));
-        }
         Ok(Answer {
             name,
             vendor_version: printable(&info.vendor_version),
             node_id: node.node_id,
-            max_volumes: node.max_volumes_per_node,
+            // The kubelet takes a limit below zero for none.
+            max_volumes: node.max_volumes_per_node.max(0),
             topology: node
                 .accessible_topology
                 .map(|topology| topology.segments)
@@ -177,6 +180,19 @@ mod tests {
             Err(AnswerError::LongNodeId(257))
         );
         assert!(check("a", &"n".repeat(256), Some("a")).is_ok());
+    }
+
+    #[test]
+    fn a_limit_below_zero_is_none() {
+        let info = GetPluginInfoResponse {
+            name: "a.b".to_owned(),
+            ..Default::default()
+        };
+        let below = NodeGetInfoResponse {
+            max_volumes_per_node: -1,
+            ..node("n1", &[])
+        };
+        assert_eq!(Answer::check(info, below, None).unwrap().max_volumes, 0);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The standing contact with one driver: waits for it, asks it, and notices when it goes.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, sleep};
 
 use super::answer::Answer;
-use super::inquiry::{Acquaintance, Inquiry, Trouble};
+use super::inquiry::{Acquaintance, Inquiry};
+use super::trouble::Trouble;
 use super::turns::Turns;
 use crate::backoff::Backoff;
 use crate::identity::Identity;
@@ -14,9 +17,16 @@ use crate::task::Task;
 
 /// The pause after the first try that failed: bind comes before listen, by microseconds.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
-/// A driver that stays for so long is well. One that answers and hangs up each time is not, and is
+/// A driver that stays for so long is well. One that answers and ends each time is not, and is
 /// asked more and more slowly.
 const STEADY: Duration = Duration::from_secs(10);
+/// A server may end connections that are idle or old. One that ends them sooner than this is
+/// connected to more and more slowly.
+const BRIEF: Duration = Duration::from_secs(1);
+/// How soon a driver is asked again whose server has ended a connection. While that goes on, and the
+/// answer is the same each time, the answer is not asked for each time: it may cost the driver a call
+/// to its cloud. That somebody listens is seen by the next connection.
+const ASK_AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 
 /// What the contact has to tell.
 #[derive(Debug)]
@@ -60,6 +70,7 @@ impl Contact {
             backoff: Backoff::new(FIRST_RETRY, retry_max),
             seen,
             tries: 0,
+            late: false,
             last: Pokes::default(),
         };
         Contact {
@@ -91,40 +102,115 @@ struct Keeper {
     seen: watch::Receiver<Pokes>,
     last: Pokes,
     tries: u32,
+    /// The driver had all the time that NodeGetInfo may take, and was told of.
+    late: bool,
+}
+
+/// What a driver says that is stayed with. To ask one without a Node service again is of no use
+/// before something changes.
+#[derive(Clone, PartialEq)]
+enum Said {
+    Answer(Answer),
+    NoNodeService,
+}
+
+impl Said {
+    fn of(asked: Result<Answer, Trouble>) -> Result<Said, Trouble> {
+        match asked {
+            Ok(answer) => Ok(Said::Answer(answer)),
+            Err(Trouble::NoNodeService) => Ok(Said::NoNodeService),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// What is told of a driver that has come, and listens on this socket.
+    fn came(&self, socket: &Identity) -> Heard {
+        match self {
+            Said::Answer(answer) => Heard::Answered(answer.clone(), socket.clone()),
+            Said::NoNodeService => Heard::Silent(Trouble::NoNodeService),
+        }
+    }
+
+    /// What is told of a driver that runs on, on this socket, and said this before.
+    fn changed(&self, before: &Said, socket: &Identity) -> Heard {
+        match (before, self) {
+            (Said::Answer(_), Said::Answer(answer)) => Heard::Changed(answer.clone()),
+            (Said::NoNodeService, _) | (_, Said::NoNodeService) => self.came(socket),
+        }
+    }
+}
+
+/// Why a driver is no longer stayed with.
+enum Left {
+    /// Its socket was replaced, so whoever serves the new one is asked before anything is said.
+    Replaced,
+    Lost(Trouble),
 }
 
 impl Keeper {
     async fn keep(mut self, tell: impl Fn(Heard)) {
-        loop {
-            self.last = *self.seen.borrow_and_update();
-            match self.turns.take(|| self.inquiry.begin()).await {
-                Ok((driver, answer)) => {
-                    let begun = Instant::now();
-                    tell(Heard::Answered(answer.clone(), driver.identity.clone()));
-                    if let Some(trouble) = self.stay_with(driver, answer, &tell).await {
-                        tell(Heard::Silent(trouble));
-                        if begun.elapsed() >= STEADY {
-                            self.tries = 0;
-                        }
-                        if self.pause(false).await.is_err() {
-                            return;
-                        }
-                    }
-                }
-                Err(trouble) => {
-                    let on_disk = trouble.is_on_disk();
-                    tell(Heard::Silent(trouble));
-                    if self.pause(on_disk).await.is_err() {
-                        return;
-                    }
-                }
+        // It ends when nobody is left to poke it.
+        while self.wait_and_stay(&tell).await.is_ok() {}
+    }
+
+    /// Asks the driver, stays with it if it answers, and waits for the time to ask again.
+    async fn wait_and_stay(&mut self, tell: &impl Fn(Heard)) -> Result<(), RecvError> {
+        self.last = *self.seen.borrow_and_update();
+        let met = match self.inquiry.look() {
+            Ok(identity) => {
+                let met = self.begin(&identity, tell).await?;
+                let Some(met) = met else { return Ok(()) };
+                met.map(|(held, said)| (identity, held, said))
             }
-        }
+            Err(trouble) => Err(trouble),
+        };
+        let (trouble, on_disk) = match met {
+            Ok((identity, held, said)) => {
+                let begun = Instant::now();
+                self.late = false;
+                tell(said.came(&identity));
+                let left = self.stay_with(&identity, held, said, tell).await?;
+                let Left::Lost(trouble) = left else {
+                    return Ok(());
+                };
+                if begun.elapsed() >= STEADY {
+                    self.tries = 0;
+                }
+                (trouble, false)
+            }
+            Err(trouble) => {
+                let on_disk = trouble.is_on_disk();
+                (trouble, on_disk)
+            }
+        };
+        self.late = trouble.is_node_info_late();
+        tell(Heard::Silent(trouble));
+        self.pause(on_disk).await
+    }
+
+    /// None when the socket was replaced before the driver had answered.
+    async fn begin(
+        &mut self,
+        identity: &Identity,
+        tell: &impl Fn(Heard),
+    ) -> Result<Option<Result<(Acquaintance, Said), Trouble>>, RecvError> {
+        let (inquiry, late) = (&self.inquiry, self.late);
+        let slow = |trouble| {
+            if !late {
+                tell(Heard::Silent(trouble));
+            }
+        };
+        let asked = self.turns.take(|| inquiry.begin(slow));
+        let asked = undisturbed(&mut self.seen, inquiry, identity, asked).await?;
+        Ok(asked.map(|asked| {
+            let (held, answer) = asked?;
+            Ok((held, Said::of(answer)?))
+        }))
     }
 
     /// Waits for the time to try again. An event is a reason to try at once; a resync is one only
     /// while nothing that can be used is there.
-    async fn pause(&mut self, on_disk: bool) -> Result<(), watch::error::RecvError> {
+    async fn pause(&mut self, on_disk: bool) -> Result<(), RecvError> {
         if self.seen.borrow().changes != self.last.changes {
             self.tries = 0;
             return Ok(());
@@ -155,48 +241,168 @@ impl Keeper {
         }
     }
 
-    /// Stays with a driver that answers until it no longer does. `None`: its socket was replaced,
-    /// so whoever serves the new one is asked before anything is said.
+    /// Stays with a driver that answers until it no longer does.
     async fn stay_with(
         &mut self,
-        mut driver: Acquaintance,
-        mut answer: Answer,
+        identity: &Identity,
+        mut held: Acquaintance,
+        mut said: Said,
         tell: &impl Fn(Heard),
-    ) -> Option<Trouble> {
+    ) -> Result<Left, RecvError> {
+        let (mut brief, mut same, mut asked) = (0, 0, Instant::now());
         loop {
-            tokio::select! {
-                () = &mut driver.gone => return Some(Trouble::Gone),
-                closed = self.seen.changed() => if closed.is_err() {
-                    return Some(Trouble::Gone);
-                },
-            }
+            let ended = tokio::select! {
+                () = &mut held.ended => true,
+                closed = self.seen.changed() => closed.map(|()| false)?,
+            };
             let now = *self.seen.borrow_and_update();
-            match self.inquiry.look() {
-                Ok(identity) if identity == driver.identity => {}
-                Ok(_) => return None,
-                Err(trouble) if trouble.is_absence() => {
-                    return Some(Trouble::Removed(self.inquiry.socket.clone()));
-                }
-                Err(trouble) => return Some(trouble),
+            if let Some(left) = self.left(identity) {
+                return Ok(left);
             }
-            if now.checks != self.last.checks {
-                let asked = tokio::select! {
-                    answer = self.turns.take(|| self.inquiry.again()) => answer,
-                    () = &mut driver.gone => Err(Trouble::Gone),
+            // That a server closes an idle connection says nothing. That nobody takes the next one
+            // does.
+            if ended {
+                if held.since.elapsed() < BRIEF {
+                    let rest = sleep(self.backoff.delay(brief));
+                    brief = brief.saturating_add(1);
+                    let rested = undisturbed(&mut self.seen, &self.inquiry, identity, rest).await?;
+                    if rested.is_none() {
+                        return Ok(self.left(identity).unwrap_or(Left::Replaced));
+                    }
+                } else {
+                    brief = 0;
+                }
+                held = match self.inquiry.hold().await {
+                    Ok(held) => held,
+                    Err(trouble) => return Ok(Left::Lost(trouble)),
                 };
-                match asked {
-                    Ok(again) if again == answer => {}
+            }
+            let is_due = ended && asked.elapsed() >= ASK_AGAIN.delay(same);
+            if is_due || now.checks != self.last.checks {
+                let again = self.turns.take(|| self.inquiry.again());
+                let again = undisturbed(&mut self.seen, &self.inquiry, identity, again).await?;
+                let Some(again) = again else {
+                    return Ok(self.left(identity).unwrap_or(Left::Replaced));
+                };
+                match Said::of(again) {
+                    Ok(again) if again == said => same = same.saturating_add(1),
                     Ok(again) => {
-                        answer = again.clone();
-                        tell(Heard::Changed(again));
+                        tell(again.changed(&said, identity));
+                        (said, same) = (again, 0);
                     }
                     Err(trouble @ Trouble::TimedOut { .. }) => {
-                        return Some(Trouble::Hung(Box::new(trouble)));
+                        return Ok(Left::Lost(Trouble::Hung(Box::new(trouble))));
                     }
-                    Err(trouble) => return Some(trouble),
+                    Err(trouble) => return Ok(Left::Lost(trouble)),
                 }
+                asked = Instant::now();
             }
             self.last = now;
         }
+    }
+
+    /// None while the socket is the one that the driver answered on.
+    fn left(&self, identity: &Identity) -> Option<Left> {
+        match self.inquiry.look() {
+            Ok(found) if found == *identity => None,
+            Ok(_) => Some(Left::Replaced),
+            Err(trouble) if trouble.is_absence() => {
+                let removed = Trouble::Removed(self.inquiry.socket.clone());
+                Some(Left::Lost(removed))
+            }
+            Err(trouble) => Some(Left::Lost(trouble)),
+        }
+    }
+}
+
+/// Does the work while the socket is the same. None when it is another one, or none, before that is
+/// done: whoever was asked there may never answer.
+async fn undisturbed<T>(
+    seen: &mut watch::Receiver<Pokes>,
+    inquiry: &Inquiry,
+    identity: &Identity,
+    work: impl Future<Output = T>,
+) -> Result<Option<T>, RecvError> {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(Some(done)),
+            closed = seen.changed() => closed?,
+        }
+        if !inquiry.look().is_ok_and(|found| found == *identity) {
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bed::driver::Call;
+    use bed::{Behaviour, FakeDriver};
+    use tempfile::TempDir;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::config::{DriverSettings, Settings};
+    use crate::metrics::Operations;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// A contact with the driver, and what it has to tell.
+    fn contact(
+        driver: &FakeDriver,
+        node_info_timeout: Duration,
+    ) -> (Contact, mpsc::UnboundedReceiver<Heard>) {
+        let settings = DriverSettings {
+            csi_socket: driver.path().to_owned(),
+            request_timeout: Duration::from_millis(200),
+            node_info_timeout,
+            ..Settings::default().driver("a")
+        };
+        let (heard, hearing) = mpsc::unbounded_channel();
+        let inquiry = Inquiry::new(&settings, Operations::new());
+        let contact = Contact::start(inquiry, Turns::new(), settings.retry_max, move |news| {
+            heard.send(news).unwrap();
+        });
+        (contact, hearing)
+    }
+
+    fn driver(dir: &TempDir) -> FakeDriver {
+        FakeDriver::start(dir.path().join("csi.sock"), Behaviour::named("a"))
+    }
+
+    async fn next(hearing: &mut mpsc::UnboundedReceiver<Heard>) -> Heard {
+        timeout(SOON, hearing.recv()).await.unwrap().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_driver_that_answers_slowly_when_it_is_checked_does_not_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = driver(&dir);
+        let (contact, mut hearing) = contact(&driver, Duration::from_secs(60));
+        assert!(matches!(next(&mut hearing).await, Heard::Answered(..)));
+        let mut slow = Behaviour::named("a").taking(Call::NodeGetInfo, Duration::from_millis(500));
+        slow.node_id = "another".to_owned();
+        driver.change(slow);
+        contact.check();
+        let Heard::Changed(answer) = next(&mut hearing).await else {
+            panic!("the driver counts as one that hangs");
+        };
+        assert_eq!(answer.node_id, "another");
+    }
+
+    #[tokio::test]
+    async fn a_driver_that_takes_longer_than_node_info_timeout_when_it_is_checked_hangs() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut driver = driver(&dir);
+        let (contact, mut hearing) = contact(&driver, Duration::from_millis(400));
+        assert!(matches!(next(&mut hearing).await, Heard::Answered(..)));
+        driver.change(Behaviour::named("a").hanging_on(Call::NodeGetInfo));
+        contact.check();
+        let Heard::Silent(trouble) = next(&mut hearing).await else {
+            panic!("the driver counts as one that answers");
+        };
+        assert!(trouble.to_string().contains("hangs"), "{trouble}");
     }
 }

@@ -4,16 +4,17 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
-use super::answer::{Answer, AnswerError};
+use super::answer::{self, Answer};
 use super::exposure::Exposure;
+use super::trouble::Trouble;
 use crate::config::{DriverSettings, SUN_PATH_MAX};
-use crate::grpc::client::{self, Broken, Channel, ConnectError, Ended, MESSAGE_LIMIT};
+use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;
 use crate::metrics::{Account, Operation, Operations};
@@ -21,7 +22,12 @@ use crate::name::DriverName;
 use crate::printable::printable;
 use crate::proto::csi::identity_client::IdentityClient;
 use crate::proto::csi::node_client::NodeClient;
-use crate::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest, ProbeResponse};
+use crate::proto::csi::{
+    GetPluginInfoRequest, GetPluginInfoResponse, NodeGetInfoRequest, ProbeRequest, ProbeResponse,
+};
+
+/// The one call that has a deadline of its own.
+pub(crate) const NODE_GET_INFO: &str = "NodeGetInfo";
 
 /// What to ask, where, and how long to wait for it.
 #[derive(Debug)]
@@ -29,10 +35,13 @@ pub(crate) struct Inquiry {
     pub(crate) socket: PathBuf,
     pinned: Option<String>,
     deadline: Duration,
+    node_info_deadline: Duration,
     require_probe: bool,
     /// Nobody named this socket: whoever may write to its directory could be the driver.
     found: bool,
     account: Account,
+    /// That the volume limit is below zero was said.
+    limit_told: AtomicBool,
 }
 
 /// A call that has ended, well or not.
@@ -41,74 +50,12 @@ pub(crate) struct Asked<T> {
     pub(crate) operation: Operation,
 }
 
-/// Why the driver is no use yet.
-#[derive(Debug, Error)]
-pub(crate) enum Trouble {
-    #[error("waiting for {}", .0.display())]
-    Absent(PathBuf),
-    #[error("waiting for {}: {} is missing", .socket.display(), .missing.display())]
-    NoDirectory { socket: PathBuf, missing: PathBuf },
-    #[error("{} is no socket", .0.display())]
-    NoSocket(PathBuf),
-    #[error("cannot look at {}: {source}", .socket.display())]
-    Unseen { socket: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Exposed(#[from] Exposure),
-    #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
-    LongPath { socket: PathBuf, length: usize },
-    #[error("nobody listens on {}", .0.display())]
-    Refused(PathBuf),
-    #[error(
-        "may not connect to {}: {source}; a socket of another user needs CAP_DAC_OVERRIDE in the unit",
-        .socket.display()
-    )]
-    Forbidden {
-        socket: PathBuf,
-        source: ConnectError,
-    },
-    #[error("{}: {source}", .socket.display())]
-    Connect {
-        socket: PathBuf,
-        source: ConnectError,
-    },
-    #[error("{} does not answer: {step} took longer than {deadline:?}", .socket.display())]
-    TimedOut {
-        socket: PathBuf,
-        step: &'static str,
-        deadline: Duration,
-    },
-    #[error("{} closed the connection before it answered", .0.display())]
-    Closed(PathBuf),
-    #[error("the connection to {} broke before it answered: {source}", .socket.display())]
-    Broken { socket: PathBuf, source: Broken },
-    #[error("{method} failed: {code:?}: {message}")]
-    Call {
-        method: &'static str,
-        code: Code,
-        message: String,
-    },
-    #[error(
-        "the driver has no Node service (NodeGetInfo is unimplemented), so there is nothing to register"
-    )]
-    NoNodeService,
-    #[error("the driver is still starting (Probe says not ready)")]
-    NotReady,
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
-    #[error("the driver hangs: {0}")]
-    Hung(Box<Trouble>),
-    #[error("the driver closed its connection")]
-    Gone,
-    #[error("{} was removed", .0.display())]
-    Removed(PathBuf),
-}
-
-/// A driver that has answered.
+/// A connection that is held to a driver.
 pub(crate) struct Acquaintance {
-    /// Resolves when the driver goes.
-    pub(crate) gone: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// The socket that was connected to.
-    pub(crate) identity: Identity,
+    /// Resolves when the connection ends.
+    pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// When it was made.
+    pub(crate) since: Instant,
 }
 
 impl Inquiry {
@@ -117,9 +64,11 @@ impl Inquiry {
             socket: settings.csi_socket.clone(),
             pinned: settings.name.clone(),
             deadline: settings.request_timeout,
+            node_info_deadline: settings.node_info_timeout,
             require_probe: settings.require_probe,
             found: false,
             account: Account::new(operations),
+            limit_told: AtomicBool::new(false),
         }
     }
 
@@ -163,28 +112,44 @@ impl Inquiry {
         }
     }
 
-    /// Asks, and holds a connection whose end tells that the driver went. That one is made first,
-    /// if only by microseconds: it ends with whoever listens now, so that an answer of their
+    /// Asks, and holds a connection whose end tells that the driver may have gone. That one is made
+    /// first, if only by microseconds: it ends with whoever listens now, so that an answer of their
     /// successor does not pass for theirs.
-    pub(crate) async fn begin(&self) -> Result<(Acquaintance, Answer), Trouble> {
-        let identity = self.look()?;
-        let (lifeline, connection) = tokio::join!(
-            self.in_time("connecting", Lifeline::connect(&self.socket)),
-            self.connect(),
-        );
-        let lifeline = lifeline?.map_err(|error| self.refused(ConnectError::Connect(error)))?;
-        let answer = self.ask_over(connection?).await?;
-        let gone = Box::pin(lifeline.ended());
-        Ok((Acquaintance { gone, identity }, answer))
+    ///
+    /// `slow` is told when NodeGetInfo takes longer than other calls may.
+    pub(crate) async fn begin(
+        &self,
+        slow: impl FnOnce(Trouble),
+    ) -> Result<(Acquaintance, Result<Answer, Trouble>), Trouble> {
+        let (held, connection) = tokio::join!(self.hold(), self.connect());
+        let held = held?;
+        let answer = self.ask_over(connection?, slow).await;
+        Ok((held, answer))
     }
 
-    /// Asks over a connection of its own.
+    /// Holds a connection.
+    pub(crate) async fn hold(&self) -> Result<Acquaintance, Trouble> {
+        let lifeline = self
+            .in_time("connecting", Lifeline::connect(&self.socket))
+            .await?
+            .map_err(|error| self.refused(ConnectError::Connect(error)))?;
+        Ok(Acquaintance {
+            ended: Box::pin(lifeline.ended()),
+            since: Instant::now(),
+        })
+    }
+
+    /// Asks over a connection of its own. A driver that is known may take its time.
     pub(crate) async fn again(&self) -> Result<Answer, Trouble> {
-        self.ask_over(self.connect().await?).await
+        self.ask_over(self.connect().await?, drop).await
     }
 
-    async fn ask_over(&self, (channel, mut ended): (Channel, Ended)) -> Result<Answer, Trouble> {
-        self.until(&mut ended, self.ask(&channel)).await?
+    async fn ask_over(
+        &self,
+        (channel, mut ended): (Channel, Ended),
+        slow: impl FnOnce(Trouble),
+    ) -> Result<Answer, Trouble> {
+        self.until(&mut ended, self.ask(&channel, slow)).await?
     }
 
     pub(super) async fn connect(&self) -> Result<(Channel, Ended), Trouble> {
@@ -224,40 +189,90 @@ impl Inquiry {
         }
     }
 
-    /// The two calls go out at once: neither needs the other's answer.
-    async fn ask(&self, channel: &Channel) -> Result<Answer, Trouble> {
+    /// The calls go out at once: none needs the other's answer. NodeGetInfo may take longer than the
+    /// others, but is not waited for when they have shown that the driver is no use.
+    async fn ask(&self, channel: &Channel, slow: impl FnOnce(Trouble)) -> Result<Answer, Trouble> {
         let mut identity = identity_client(channel);
         let mut probing = identity.clone();
-        let mut node = node_client(channel);
-        let (info, node, ready) = tokio::join!(
+        let mut client = node_client(channel);
+        let node = self.call(NODE_GET_INFO, client.node_get_info(NodeGetInfoRequest {}));
+        tokio::pin!(node);
+        let (info, ready, early) = tokio::join!(
             self.call(
                 "GetPluginInfo",
                 identity.get_plugin_info(GetPluginInfoRequest {})
             ),
-            self.call("NodeGetInfo", node.node_get_info(NodeGetInfoRequest {})),
             self.probe(&mut probing),
+            self.soon(node.as_mut()),
         );
         let said = info.answer.as_ref().ok();
         let name = said.and_then(|info| DriverName::parse(&info.name).ok());
         let name = name.as_ref().map(DriverName::as_str);
-        let calls = [Some(info.operation), Some(node.operation)];
         let probe = ready.as_ref().map(|ready| ready.operation);
-        let calls = calls.into_iter().chain([probe]).flatten();
-        self.account.ended(name, calls);
-        let node = node.answer.map_err(|trouble| match trouble {
-            Trouble::Call {
-                code: Code::Unimplemented,
-                ..
-            } => Trouble::NoNodeService,
-            other => other,
-        });
-        let answer = Answer::check(info.answer?, node?, self.pinned.as_deref())?;
-        if let Some(probe) = ready
-            && !probe.answer?.ready.unwrap_or(true)
-        {
-            return Err(Trouble::NotReady);
+        self.account
+            .ended(name, [Some(info.operation), probe].into_iter().flatten());
+        let identified = self.identified(info.answer, ready.map(|ready| ready.answer));
+        let (identified, node) = match (identified, early) {
+            (identified, Ok(node)) => (identified, node),
+            (Err(trouble), Err(_)) => return Err(trouble),
+            (Ok(info), Err(late)) => {
+                slow(late);
+                (Ok(info), node.await)
+            }
+        };
+        self.account.ended(name, [node.operation]);
+        match (identified, node.answer) {
+            // A controller is one whatever else it says.
+            (
+                Ok(_) | Err(Trouble::Answer(_) | Trouble::NotReady),
+                Err(Trouble::Call {
+                    code: Code::Unimplemented,
+                    ..
+                }),
+            ) => Err(Trouble::NoNodeService),
+            (Err(trouble), _) | (Ok(_), Err(trouble)) => Err(trouble),
+            (Ok(info), Ok(node)) => {
+                self.tell_of_limit(&info, node.max_volumes_per_node);
+                Ok(Answer::check(info, node, self.pinned.as_deref())?)
+            }
         }
-        Ok(answer)
+    }
+
+    /// The driver has a name that can be used, and is ready.
+    fn identified(
+        &self,
+        info: Result<GetPluginInfoResponse, Trouble>,
+        ready: Option<Result<ProbeResponse, Trouble>>,
+    ) -> Result<GetPluginInfoResponse, Trouble> {
+        let info = info?;
+        answer::name(&info, self.pinned.as_deref())?;
+        match ready.transpose()? {
+            Some(ProbeResponse { ready: Some(false) }) => Err(Trouble::NotReady),
+            Some(_) | None => Ok(info),
+        }
+    }
+
+    /// Waits for NodeGetInfo for as long as other calls may take.
+    pub(super) async fn soon<F: Future>(&self, call: Pin<&mut F>) -> Result<F::Output, Trouble> {
+        let patience = if self.node_info_deadline > self.deadline {
+            self.deadline
+        } else {
+            // It has its own deadline by then.
+            Duration::MAX
+        };
+        timeout(patience, call).await.map_err(|_| Trouble::Slow {
+            so_far: self.deadline,
+            deadline: self.node_info_deadline,
+        })
+    }
+
+    /// Says it once, and not each time that the driver is asked.
+    fn tell_of_limit(&self, info: &GetPluginInfoResponse, limit: i64) {
+        if limit < 0 && !self.limit_told.swap(true, Ordering::Relaxed) {
+            let csi_socket = self.socket.display();
+            let name = printable(&info.name);
+            tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; below zero means no limit, as for the kubelet");
+        }
     }
 
     async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Asked<ProbeResponse>> {
@@ -301,12 +316,16 @@ impl Inquiry {
         step: &'static str,
         work: impl Future<Output = T>,
     ) -> Result<T, Trouble> {
-        timeout(self.deadline, work)
+        let deadline = match step {
+            NODE_GET_INFO => self.node_info_deadline,
+            _ => self.deadline,
+        };
+        timeout(deadline, work)
             .await
             .map_err(|_| Trouble::TimedOut {
                 socket: self.socket.clone(),
                 step,
-                deadline: self.deadline,
+                deadline,
             })
     }
 
@@ -335,21 +354,6 @@ impl Inquiry {
             missing = Some(directory.to_owned());
         }
         missing
-    }
-}
-
-impl Trouble {
-    /// Nothing can change until somebody makes a file.
-    pub(crate) fn is_absence(&self) -> bool {
-        matches!(
-            self,
-            Trouble::Absent(_) | Trouble::NoDirectory { .. } | Trouble::NoSocket(_)
-        )
-    }
-
-    /// Trying again is of no use before something changes on disk.
-    pub(crate) fn is_on_disk(&self) -> bool {
-        self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
     }
 }
 

@@ -7,8 +7,9 @@ use serde::Serialize;
 use tonic::Code;
 
 use super::answer::{AnswerError, LONGEST_NODE_ID};
-use super::inquiry::{Asked, Inquiry, Trouble, identity_client, node_client};
+use super::inquiry::{Asked, Inquiry, NODE_GET_INFO, identity_client, node_client};
 use super::rules::{self, Breach};
+use super::trouble::Trouble;
 use crate::grpc::client::Channel;
 use crate::name::DriverName;
 use crate::printable::printable;
@@ -127,12 +128,16 @@ impl Inspection {
             node.node_id.is_empty().then_some(AnswerError::NoNodeId),
             (node.node_id.len() > LONGEST_NODE_ID)
                 .then_some(AnswerError::LongNodeId(node.node_id.len())),
-            (node.max_volumes_per_node < 0)
-                .then_some(AnswerError::NegativeLimit(node.max_volumes_per_node)),
         ];
         let broken = limits.into_iter().flatten();
         self.breaches
             .extend(broken.map(|error| Breach::fatal(error.to_string())));
+        if node.max_volumes_per_node < 0 {
+            self.breaches.push(Breach::harmless(format!(
+                "NodeGetInfo: max_volumes_per_node is {}; below zero means no limit, as for the kubelet",
+                node.max_volumes_per_node
+            )));
+        }
         let segments = node.accessible_topology.unwrap_or_default().segments;
         self.breaches.extend(rules::topology(&segments));
         let promised = self.plugin_capabilities.iter().any(|one| one == TOPOLOGY);
@@ -172,15 +177,20 @@ impl Inspection {
 }
 
 impl Inquiry {
-    /// Asks everything, one call after the other, so that each time is that of one call.
-    pub(crate) async fn inspect(&self) -> Result<Inspection, Trouble> {
+    /// Asks everything, one call after the other, so that each time is that of one call. `slow` is
+    /// told when NodeGetInfo takes longer than other calls may.
+    pub(crate) async fn inspect(&self, slow: impl FnOnce(Trouble)) -> Result<Inspection, Trouble> {
         self.look()?;
         let (channel, mut ended) = self.connect().await?;
-        self.until(&mut ended, self.ask_everything(&channel))
+        self.until(&mut ended, self.ask_everything(&channel, slow))
             .await?
     }
 
-    async fn ask_everything(&self, channel: &Channel) -> Result<Inspection, Trouble> {
+    async fn ask_everything(
+        &self,
+        channel: &Channel,
+        slow: impl FnOnce(Trouble),
+    ) -> Result<Inspection, Trouble> {
         let (mut identity, mut node) = (identity_client(channel), node_client(channel));
         let mut seen = Inspection::default();
         let info = identity.get_plugin_info(GetPluginInfoRequest {});
@@ -195,8 +205,18 @@ impl Inquiry {
         seen.heard_capabilities(capabilities);
         let probe = seen.note(self.call("Probe", identity.probe(ProbeRequest {})).await);
         seen.heard_probe(probe);
-        let info = node.node_get_info(NodeGetInfoRequest {});
-        let info = seen.note(self.call("NodeGetInfo", info).await);
+        let info = {
+            let call = self.call(NODE_GET_INFO, node.node_get_info(NodeGetInfoRequest {}));
+            tokio::pin!(call);
+            match self.soon(call.as_mut()).await {
+                Ok(info) => info,
+                Err(late) => {
+                    slow(late);
+                    call.await
+                }
+            }
+        };
+        let info = seen.note(info);
         seen.heard_node(info);
         let capabilities = node.node_get_capabilities(NodeGetCapabilitiesRequest {});
         let capabilities = seen.note(self.call("NodeGetCapabilities", capabilities).await);

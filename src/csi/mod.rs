@@ -8,4 +8,5 @@ mod fuzz;
 pub(crate) mod inquiry;
 pub(crate) mod inspection;
 pub(crate) mod rules;
+pub(crate) mod trouble;
 pub(crate) mod turns;

@@ -22,7 +22,7 @@ pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> V
         Err(_) => None,
     };
     let found = !patient.settings.drivers.contains_key(id);
-    let answer = match ask(&settings, found).await {
+    let answer = match ask(&settings, found, shown).await {
         Ok(answer) => answer,
         Err(finding) => return vec![finding],
     };

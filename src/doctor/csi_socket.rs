@@ -1,23 +1,68 @@
 //! The driver's side: its socket is there, somebody listens, and the answer can be used.
 
+use humantime::format_duration;
+
 use super::{AS_ROOT, Finding};
 use crate::config::DriverSettings;
 use crate::csi::answer::{Answer, AnswerError};
-use crate::csi::inquiry::{Inquiry, Trouble};
+use crate::csi::inquiry::{Inquiry, NODE_GET_INFO};
+use crate::csi::trouble::Trouble;
 use crate::metrics::Operations;
+use crate::proto::control::Driver;
 
-/// Asks the driver as the daemon would: one that was `found` must be out of others' reach.
-pub(super) async fn ask(settings: &DriverSettings, found: bool) -> Result<Answer, Finding> {
+/// Of a [`Trouble::TimedOut`] in the daemon's words.
+const GIVEN_UP: &str = "NodeGetInfo took longer than";
+const HANGS: &str = "the driver hangs: look at its log, and restart it";
+
+/// Asks the driver as the daemon would: one that was `found` must be out of others' reach. But nobody
+/// is to look at a silent terminal for as long as NodeGetInfo may take.
+///
+/// `known` is what the daemon says of the driver, which has waited longer.
+pub(super) async fn ask(
+    settings: &DriverSettings,
+    found: bool,
+    known: Option<&Driver>,
+) -> Result<Answer, Finding> {
     let operations = Operations::new();
-    let inquiry = if found {
-        Inquiry::found(settings, operations)
-    } else {
-        Inquiry::new(settings, operations)
+    let hurried = DriverSettings {
+        node_info_timeout: settings.node_info_timeout.min(settings.request_timeout),
+        ..settings.clone()
     };
-    match inquiry.begin().await {
-        Ok((_, answer)) => Ok(answer),
+    let inquiry = if found {
+        Inquiry::found(&hurried, operations)
+    } else {
+        Inquiry::new(&hurried, operations)
+    };
+    match asked(&inquiry).await {
+        Ok(answer) => Ok(answer),
+        Err(late) if late.is_node_info_late() && hurried != *settings => {
+            let reason = known.map(|driver| driver.reason.as_str());
+            let given_up = reason.filter(|reason| reason.contains(GIVEN_UP));
+            Err(given_up.map_or_else(
+                || slow(settings),
+                |reason| Finding::fault(NODE_GET_INFO, reason, HANGS),
+            ))
+        }
         Err(trouble) => Err(diagnose(settings, &trouble)),
     }
+}
+
+async fn asked(inquiry: &Inquiry) -> Result<Answer, Trouble> {
+    inquiry.look()?;
+    inquiry.again().await
+}
+
+fn slow(settings: &DriverSettings) -> Finding {
+    let saw = format!(
+        "NodeGetInfo has taken longer than {}; the kubelet and the registrar wait up to {} for it",
+        format_duration(settings.request_timeout),
+        format_duration(settings.node_info_timeout)
+    );
+    let mend = format!(
+        "look at the driver's log for what it waits for; to see how long it takes: node-storage-driver-registrar inspect {}",
+        settings.csi_socket.display()
+    );
+    Finding::warning(NODE_GET_INFO, saw, mend)
 }
 
 fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
@@ -54,24 +99,17 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
                 "the socket was left by a driver that has ended: restart the driver; if it runs, it listens elsewhere than on {socket}"
             ),
         ),
-        Trouble::Connect { .. } | Trouble::Broken { .. } | Trouble::Closed(_) | Trouble::Gone => (
+        Trouble::Connect { .. } | Trouble::Broken { .. } | Trouble::Closed(_) => (
             "csi.sock answering",
             format!(
                 "whoever listens there does not speak gRPC: find it with: ss -xlp | grep {socket}"
             ),
         ),
-        Trouble::TimedOut { step, .. } => (
-            if *step == "NodeGetInfo" {
-                "NodeGetInfo"
-            } else {
-                "csi.sock answering"
-            },
-            "the driver hangs: look at its log, and restart it".to_owned(),
-        ),
-        Trouble::Hung(_) => (
-            "csi.sock answering",
-            "the driver hangs: look at its log, and restart it".to_owned(),
-        ),
+        Trouble::TimedOut { .. } if trouble.is_node_info_late() => {
+            (NODE_GET_INFO, HANGS.to_owned())
+        }
+        Trouble::Slow { .. } => return slow(settings),
+        Trouble::TimedOut { .. } | Trouble::Hung(_) => ("csi.sock answering", HANGS.to_owned()),
         Trouble::Call { method, .. } => (*method, format!("look at the driver's log; {inspect}")),
         Trouble::NoNodeService => {
             let mend = "a controller is not registered with the kubelet: add its id to discovery.exclude, or take its table out of the configuration";

@@ -19,8 +19,9 @@ use crate::csi::contact::Contact;
 use crate::csi::inquiry::Inquiry;
 use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
-use crate::driver::Record;
-use crate::kubelet::Process;
+use crate::driver::{Event, Record};
+use crate::identity::Identity;
+use crate::kubelet::{Process, Watched};
 use crate::link::layout::{Layout, Slot};
 use crate::link::sweep::{Ours, sweep, sweep_link};
 use crate::metrics::Metrics;
@@ -174,6 +175,11 @@ impl Supervisor {
             return Default::default();
         };
         self.called_in = state.called_in;
+        if let Some(watched) = state.watched
+            && state.layout.as_ref() == Some(&self.layout)
+        {
+            self.recall_kubelet(watched, &state.signs);
+        }
         let mut records = state.drivers;
         let names = records
             .values()
@@ -197,6 +203,17 @@ impl Supervisor {
         (records, names)
     }
 
+    /// Whether the kubelet that runs sees the directory that is there now. It may have been replaced
+    /// while we were away.
+    fn recall_kubelet(&mut self, watched: Watched, signs: &BTreeMap<PathBuf, Identity>) {
+        if let Some(kubelet) = self.kubelets.recall(watched, signs) {
+            self.watch_kubelet(kubelet);
+        }
+        if self.kubelets.is_blind() {
+            self.warn_of_blindness();
+        }
+    }
+
     /// Begins with a driver.
     pub(super) fn add(&mut self, id: &str, record: Option<&Record>) {
         let id: DriverId = id.into();
@@ -210,6 +227,9 @@ impl Supervisor {
             self.restore(&mut entry, record);
         }
         self.entries.insert(id.clone(), entry);
+        if self.kubelets.is_blind() {
+            self.apply(&id, Event::DirectoryReplaced);
+        }
         self.tick(&id);
     }
 

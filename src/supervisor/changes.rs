@@ -102,17 +102,27 @@ impl Supervisor {
 
     /// A kubelet that runs while its directory is replaced watches the deleted one for good.
     fn look_at_kubelet_directory(&mut self) {
-        if self.kubelets.directory_was_replaced() && self.kubelets.any() {
-            tracing::warn!(
-                directory = %self.layout.kubelet_dir().display(),
-                "the kubelet's directory was deleted and made anew; the kubelet does not see it until it is restarted"
-            );
+        if !self.kubelets.directory_was_replaced() {
+            return;
+        }
+        self.unsaved = true;
+        if self.kubelets.is_blind() && self.kubelets.any() {
+            self.warn_of_blindness();
             let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
             for id in ids {
                 self.look_at_link(&id);
                 self.apply(&id, Event::DirectoryReplaced);
             }
+        } else {
+            self.kubelets.sees_its_directory();
         }
+    }
+
+    pub(super) fn warn_of_blindness(&self) {
+        tracing::warn!(
+            directory = %self.layout.kubelet_dir().display(),
+            "the kubelet's directory was deleted and made anew; the kubelet does not see it until it is restarted"
+        );
     }
 
     pub(super) fn look_at_socket(&mut self, id: &DriverId) {

@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     pub(crate) owner: Option<Task>,
     pub(crate) tally: Tally,
     pub(crate) last_error: Option<String>,
+    /// What was wrong with the driver itself when it was last asked, until it answers.
+    pub(crate) contact_error: Option<String>,
     /// The driver was tried at least once.
     pub(crate) tried: bool,
     /// Since when the driver is gone, if it answered before.
@@ -120,6 +122,7 @@ impl Entry {
             owner: None,
             tally: Tally::default(),
             last_error: None,
+            contact_error: None,
             tried: false,
             lost_since: None,
             without_node_service: false,
@@ -173,6 +176,19 @@ impl Entry {
             csi_socket: Some(self.settings.csi_socket.clone()),
             csi_seen: self.csi_seen.clone(),
         }
+    }
+
+    /// Something is wrong with the driver itself.
+    pub(crate) fn note_error(&mut self, error: String) {
+        self.contact_error = Some(error.clone());
+        self.last_error = Some(error);
+    }
+
+    /// The driver answers, so that what was wrong with it is over. What a kubelet said is not.
+    pub(crate) fn forget_error(&mut self) {
+        let over = self.contact_error.take();
+        self.last_error
+            .take_if(|error| Some(&*error) == over.as_ref());
     }
 
     /// What GetInfo answers now.

@@ -1,13 +1,11 @@
 //! The kubelets that we know of: those that spoke to us, and the signs of one that starts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::identity::Identity;
-use crate::kubelet::{Process, Signs};
+use crate::kubelet::{Directory, Process, Signs, Watched};
 use crate::moment::Moment;
 use crate::task::Task;
 
@@ -35,15 +33,9 @@ pub(crate) struct Kubelets {
     unseen: bool,
     directory: PathBuf,
     directory_seen: Option<Directory>,
-}
-
-/// A directory, told apart from one made anew under its name. Its change time moves with each
-/// entry, so its birth stands in for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Directory {
-    device: u64,
-    inode: u64,
-    born: Option<SystemTime>,
+    /// The directory that the kubelet watches which runs now, if one does: that one which was there
+    /// when it started. It may be another one by now, and no kubelet looks at that.
+    watched: Option<Directory>,
 }
 
 /// What was at each of the signs' sockets.
@@ -65,6 +57,7 @@ fn look(root: &Path) -> (Signs, Seen) {
 impl Kubelets {
     pub(crate) fn new(root: &Path, directory: &Path) -> Kubelets {
         let (signs, seen) = look(root);
+        let directory_seen = Directory::of(directory);
         Kubelets {
             signs,
             seen,
@@ -74,7 +67,8 @@ impl Kubelets {
             telling: None,
             unseen: false,
             directory: directory.to_owned(),
-            directory_seen: Directory::of(directory),
+            directory_seen,
+            watched: directory_seen,
         }
     }
 
@@ -101,6 +95,44 @@ impl Kubelets {
         let new =
             |(path, seen): &(PathBuf, Option<Identity>)| is_new(marks.get(path), seen.as_ref());
         self.seen.iter().any(new)
+    }
+
+    /// The directory that the kubelet watches, to be written down.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        let running = |last: &Process| self.running.contains_key(last);
+        Some(Watched {
+            directory: self.watched?,
+            by: self.last.filter(running),
+        })
+    }
+
+    /// Takes up what was written down, if it is of a kubelet that still runs: the signs were as in
+    /// `marks`. Returns that kubelet, if it has a pid.
+    pub(crate) fn recall(
+        &mut self,
+        watched: Watched,
+        marks: &BTreeMap<PathBuf, Identity>,
+    ) -> Option<Process> {
+        let runs = match watched.by {
+            Some(kubelet) => kubelet.is_running(),
+            None => self.signs.show_a_kubelet() && !self.started_since(marks),
+        };
+        if !runs {
+            return None;
+        }
+        self.watched = Some(watched.directory);
+        watched.by
+    }
+
+    /// The kubelet watches a directory that is no longer the one at its path.
+    pub(crate) fn is_blind(&self) -> bool {
+        let both = self.watched.zip(self.directory_seen);
+        both.is_some_and(|(watched, seen)| watched != seen)
+    }
+
+    /// The kubelet that runs, or the next one, has the directory that is there now.
+    pub(crate) fn sees_its_directory(&mut self) {
+        self.watched = Directory::of(&self.directory);
     }
 
     /// A kubelet is there: it listens on its own socket, or one that spoke to us still runs.
@@ -158,6 +190,7 @@ impl Kubelets {
     pub(crate) fn ended(&mut self, process: Process) {
         self.running.remove(&process);
         self.apart.remove(&process);
+        self.sees_its_directory();
     }
 
     /// Looks at the signs: whether a kubelet has started since the last look.
@@ -168,6 +201,9 @@ impl Kubelets {
             started |= is_new(seen.as_ref(), now.as_ref());
             *seen = now;
         }
+        if started {
+            self.sees_its_directory();
+        }
         started
     }
 
@@ -177,25 +213,17 @@ impl Kubelets {
         let Some(now) = Directory::of(&self.directory) else {
             return false;
         };
-        let replaced = self.directory_seen.is_some_and(|seen| seen != now);
+        let before = self.directory_seen.or(self.watched);
+        let replaced = before.is_some_and(|before| before != now);
         self.directory_seen = Some(now);
+        self.watched = self.watched.or(Some(now));
         replaced
-    }
-}
-
-impl Directory {
-    fn of(path: &Path) -> Option<Directory> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(Directory {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            born: metadata.created().ok(),
-        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -216,6 +244,42 @@ mod tests {
         fs::write(&socket, "").unwrap();
         assert!(kubelets.has_started());
         assert!(kubelets.started_since(&marks));
+    }
+
+    #[test]
+    fn a_directory_that_is_replaced_is_unseen_until_a_kubelet_shows_otherwise() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("plugins_registry");
+        let make = || fs::create_dir(&directory).unwrap();
+        make();
+        let mut kubelets = Kubelets::new(root.path(), &directory);
+        assert!(!kubelets.directory_was_replaced() && !kubelets.is_blind());
+        let me = Process::of(std::process::id()).unwrap();
+        let watched = Watched {
+            by: Some(me),
+            ..kubelets.watched().unwrap()
+        };
+        // The inode of the old one is not given to the new one.
+        fs::rename(&directory, root.path().join("old")).unwrap();
+        assert!(!kubelets.directory_was_replaced(), "none is there yet");
+        make();
+        assert!(kubelets.directory_was_replaced() && kubelets.is_blind());
+        kubelets.sees_its_directory();
+        assert!(!kubelets.is_blind());
+
+        let marks = BTreeMap::new();
+        let mut next = Kubelets::new(root.path(), &directory);
+        assert_eq!(next.recall(watched, &marks), Some(me));
+        assert!(next.is_blind());
+        let ended = Process {
+            started: me.started + 1,
+            ..me
+        };
+        for by in [Some(ended), None] {
+            let mut next = Kubelets::new(root.path(), &directory);
+            assert_eq!(next.recall(Watched { by, ..watched }, &marks), None);
+            assert!(!next.is_blind());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{DriverId, Entry, QUIET, Request, Supervisor};
 use crate::csi::answer::Answer;
 use crate::csi::contact::Heard;
-use crate::csi::inquiry::Trouble;
+use crate::csi::trouble::Trouble;
 use crate::driver::{Event, Terms};
 use crate::journal::message_id;
 use crate::kubelet::Process;
@@ -56,8 +56,10 @@ impl Supervisor {
             }
             Report::Heard(id, Heard::Silent(trouble)) => {
                 let why = trouble.to_string();
-                if !trouble.is_absence() {
-                    self.note_error(&id, why.clone());
+                if trouble.is_error()
+                    && let Some(entry) = self.entries.get_mut(&id)
+                {
+                    entry.note_error(why.clone());
                 }
                 let was_silent = self
                     .entries
@@ -110,9 +112,12 @@ impl Supervisor {
         };
         entry.without_node_service = false;
         let event = match fits {
-            Ok(()) => event(entry, answer),
+            Ok(()) => {
+                entry.forget_error();
+                event(entry, answer)
+            }
             Err(too_long) => {
-                entry.last_error = Some(too_long.to_string());
+                entry.note_error(too_long.to_string());
                 Event::DriverSilent(too_long.to_string())
             }
         };
@@ -171,6 +176,11 @@ impl Supervisor {
                     told,
                 };
                 self.apply(id, event);
+                let entry = self.entries.get(id);
+                // Through the link as it is now, and so through the directory as it is now.
+                if entry.is_some_and(|entry| entry.driver.is_registered()) {
+                    self.kubelets.sees_its_directory();
+                }
             }
             Outcome::Rejected(error) => {
                 entry.tally.rejections += 1;
@@ -220,12 +230,6 @@ impl Supervisor {
                 tracing::info!(driver = %id, "{id}: the driver is back after {seconds:.1} s");
             }
             _ => {}
-        }
-    }
-
-    fn note_error(&mut self, id: &DriverId, error: String) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.last_error = Some(error);
         }
     }
 }

@@ -47,6 +47,7 @@ impl Supervisor {
             .map(|(id, entry)| (id.to_string(), entry.written()));
         let state = State::new(
             self.kubelets.marks(),
+            self.kubelets.watched(),
             self.called_in.clone(),
             self.layout.clone(),
             records.collect(),

@@ -91,7 +91,7 @@ impl Departed {
             csi_seen: None,
         };
         let records = BTreeMap::from([(ID.to_owned(), written)]);
-        State::new(BTreeMap::new(), None, layout.clone(), records)
+        State::new(BTreeMap::new(), None, None, layout.clone(), records)
             .save(&state)
             .unwrap();
         let reread = Box::new(|| Err(String::new()));

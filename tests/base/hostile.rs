@@ -10,7 +10,7 @@ use tonic::Code;
 use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing};
 
 /// Bad answers are asked for again within this, so that a test sees it.
-const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\n";
+const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\n";
 
 /// The driver under test says this; another is registered meanwhile, and nothing appears on disk
 /// but what that one needs.
@@ -110,6 +110,53 @@ fn a_driver_without_a_node_service_has_nothing_to_register() {
         ..Behaviour::named(NAME)
     };
     refused(Layout::TwoDirectories, behaviour, "has no Node service");
+}
+
+#[test]
+fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let controller = Behaviour {
+        node_get_info: Answer::Fails(Code::Unimplemented),
+        ..Behaviour::named(NAME)
+    };
+    let driver = scene.node.behaving(NAME, controller);
+    scene.reason(NAME, "waiting-for-driver", "has no Node service");
+    let asked = driver.calls();
+    // Whoever asked for the status may still be heard of for a while.
+    eventually("the registrar sleeps", SOON, || {
+        let woken = scene.registrar.wakeups();
+        never("it is asked again", Duration::from_secs(1), || {
+            driver.calls() != asked
+        });
+        let woken = scene.registrar.wakeups() - woken;
+        (woken < 5).then_some(()).ok_or(format!("{woken} wake-ups"))
+    });
+    // A connection stays, whose end tells that something has changed.
+    assert_eq!(driver.connections(), 1);
+}
+
+#[test]
+fn a_volume_limit_below_zero_is_none_as_the_kubelet_has_it() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let behaviour = Behaviour {
+        max_volumes: -1,
+        ..Behaviour::named(NAME)
+    };
+    let mut driver = scene.node.behaving(NAME, behaviour.clone());
+    let kubelet = scene.node.kubelet();
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    driver.kill();
+    scene.reason(NAME, "registered", "does not answer");
+    driver.restart(behaviour);
+    scene
+        .registrar
+        .wait_driver("it answers again", NAME, SOON, |driver| {
+            driver.last_error.is_none()
+        });
+    let logs = scene.registrar.logs();
+    let warned = logs.matches("max_volumes_per_node is -1").count();
+    assert_eq!(warned, 1, "{logs}");
 }
 
 #[test]

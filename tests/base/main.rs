@@ -7,6 +7,7 @@
 
 mod authority;
 mod by_hand;
+mod closing;
 mod commands;
 mod hostile;
 mod logs;
@@ -18,6 +19,7 @@ mod repair;
 mod rivals;
 mod scene;
 mod several;
+mod slow;
 mod stopping;
 mod systemd;
 mod wire;

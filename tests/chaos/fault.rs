@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     DriverMute(Which),
     DriverHangs(Which),
     DriverFails(Which),
+    /// Its server ends idle connections, as gRPC servers can be told to.
+    DriverCloses(Which),
     DriverRestarts(Which),
     DriverRenamed(Which),
     DriverOtherNodeId(Which),
@@ -117,13 +119,14 @@ pub(crate) struct Terms {
 }
 
 /// Rounds that each run begins with: what the dice may leave out of a short one.
-pub(crate) const FIRST: [&[Fault]; 7] = [
+pub(crate) const FIRST: [&[Fault]; 8] = [
     &[Fault::ClockSteps(-70)],
     &[Fault::NoSpace(Disk::Storage, Need::Restart)],
     &[Fault::NoSpace(Disk::Kubelet, Need::Dead(1))],
     &[Fault::NoSpace(Disk::Run, Need::Restart)],
     &[Fault::FewDescriptors(0, 2)],
     &[Fault::EventsLost(3)],
+    &[Fault::DriverCloses(0)],
     &[
         Fault::Squatted(Place::Link(0), Squatter::Living),
         Fault::Squatted(Place::Socket(1), Squatter::Dead),
@@ -148,7 +151,7 @@ impl Fault {
 
     fn any(dice: &mut Dice) -> Fault {
         let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
-        match dice.below(35) {
+        match dice.below(36) {
             0 => Fault::DriverKilled(which),
             1 => Fault::DriverStopped(which),
             2 => Fault::DriverMute(which),
@@ -197,6 +200,7 @@ impl Fault {
             31 => Fault::FewDescriptors(dice.below(3), which),
             32 => Fault::EventsLost(which),
             33 => Fault::ClockSteps(dice.pick(&[-1_000_000, -70, 90, 2_000_000])),
+            34 => Fault::DriverCloses(which),
             _ => Fault::Crowd,
         }
     }

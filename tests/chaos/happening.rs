@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use bed::driver::{Answer, Call, Listening};
+use bed::driver::{Answer, Call, Closing, Listening};
 use bed::eventually;
 use tonic::Code;
 
@@ -16,6 +16,8 @@ use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, SOON, STATE_FILE, Scene};
 
 pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
+/// How long a connection may be idle.
+const IDLE: Duration = Duration::from_millis(150);
 /// So many call while there are few descriptors, on each socket.
 const CALLERS: usize = 4;
 
@@ -37,6 +39,9 @@ impl Fault {
             Fault::DriverFails(which) => scene.party(which).restart_unwell(|driver| {
                 driver.node_get_info = Answer::Fails(Code::Unavailable);
             }),
+            Fault::DriverCloses(which) => scene
+                .party(which)
+                .fall_ill(|driver| driver.closing = Closing::Idle(IDLE)),
             Fault::DriverRestarts(which) => scene.party(which).restart(),
             Fault::DriverRenamed(which) => scene.party(which).rename(),
             Fault::DriverOtherNodeId(which) => scene.party(which).move_to_another_node_id(),
@@ -112,6 +117,12 @@ impl Fault {
 
     /// Waits until the registrar has met the fault, which came alone after so many bytes of its log.
     pub(crate) fn wait_met(self, scene: &mut Scene, before: usize) {
+        if let Fault::DriverCloses(which) = self {
+            let met = scene.party(which).met();
+            return eventually("connections end", SOON, || {
+                scene.party(which).met() > met + 3
+            });
+        }
         let words = match self {
             Fault::NoSpace(..) => "(os error 28)",
             Fault::ReadOnly(..) => "(os error 30)",

@@ -48,6 +48,11 @@ impl Party {
         &self.socket
     }
 
+    /// Connections to it so far.
+    pub(crate) fn met(&self) -> usize {
+        self.driver.met()
+    }
+
     pub(crate) fn rename(&mut self) {
         self.renamed = !self.renamed;
         self.restart();

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -17,6 +18,8 @@ func main() {
 	socket := flag.String("socket", "", "where to listen")
 	name := flag.String("name", "go.foreign.test", "the driver's name")
 	node := flag.String("node-id", "node-1", "the node's id")
+	idle := flag.Duration("max-connection-idle", 0, "close connections that are idle for so long; 0: never")
+	age := flag.Duration("max-connection-age", 0, "close connections that are older than that; 0: never")
 	flag.Parse()
 	if *socket == "" || flag.NArg() > 0 {
 		flag.Usage()
@@ -43,7 +46,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.CustomCodec(raw{}), grpc.UnknownServiceHandler(
+	closing := grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: *idle, MaxConnectionAge: *age})
+	server := grpc.NewServer(closing, grpc.CustomCodec(raw{}), grpc.UnknownServiceHandler(
 		func(_ interface{}, stream grpc.ServerStream) error {
 			method, _ := grpc.MethodFromServerStream(stream)
 			var request message

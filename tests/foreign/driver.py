@@ -26,14 +26,26 @@ class Service(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(handle)
 
 
+def seconds(text):
+    """Milliseconds of a time as Go writes it, such as 1s."""
+    return round(float(text.removesuffix("s")) * 1000)
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--socket", type=pathlib.Path, required=True, help="where to listen")
     arguments.add_argument("--name", default="py.foreign.test", help="the driver's name")
     arguments.add_argument("--node-id", default="node-1", help="the node's id")
+    arguments.add_argument("--max-connection-idle", type=seconds, help="close connections that are idle for so long")
+    arguments.add_argument("--max-connection-age", type=seconds, help="close connections that are older than that")
     options = arguments.parse_args()
 
-    server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
+    closing = [
+        ("grpc.max_connection_idle_ms", options.max_connection_idle),
+        ("grpc.max_connection_age_ms", options.max_connection_age),
+    ]
+    closing = [(name, time) for name, time in closing if time]
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=2), options=closing)
     plugin = wire.string(1, options.name) + wire.string(2, "1.2.3")
     service = Service(
         {

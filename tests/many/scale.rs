@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use bed::driver::Call;
 use bed::kubelet::{Event, Mark};
 use bed::{Behaviour, FakeDriver, Layout, TestKubelet, eventually};
 
@@ -136,6 +137,45 @@ fn one_broken_driver_does_not_delay_the_others() {
         "{:?}",
         start.elapsed()
     );
+}
+
+#[test]
+fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memory() {
+    const SLOW: usize = 100;
+    let impatient = "[defaults]\nrequest_timeout = \"300ms\"\n";
+    let scene = Scene::started(Layout::TwoDirectories, impatient);
+    let healthy = scene.node.driver("first.test");
+    scene.phase("first.test", "waiting-for-kubelet");
+    let before = scene.registrar.private_kb();
+    let slow = |number| {
+        let behaviour = Behaviour::named(id(number)).hanging_on(Call::NodeGetInfo);
+        scene.node.behaving(&id(number), behaviour)
+    };
+    let mut drivers: Vec<FakeDriver> = (0..SLOW).map(slow).collect();
+    let told = |words: &str| {
+        let drivers = scene.registrar.status().unwrap().drivers;
+        let tells =
+            |reason: &Option<String>| reason.as_ref().is_some_and(|why| why.contains(words));
+        drivers.iter().filter(|one| tells(&one.reason)).count()
+    };
+    eventually("each is told of", LONG_WHILE, || {
+        told("NodeGetInfo has taken longer than 300ms") == SLOW
+    });
+    // Each is asked once: a connection for that, and one that is held.
+    assert!(scene.registrar.fd_count() <= 2 * SLOW + 48);
+    let grown = scene.registrar.private_kb().saturating_sub(before);
+    eprintln!("{SLOW} slow drivers cost {grown} kB");
+    assert!(grown < 24 << 10, "{grown} kB");
+    for driver in &drivers {
+        assert_eq!(driver.called(Call::NodeGetInfo), 1);
+    }
+    let _another = scene.node.driver("another.test");
+    scene.phase("another.test", "waiting-for-kubelet");
+    for (number, driver) in drivers.iter_mut().enumerate() {
+        driver.restart(Behaviour::named(id(number)));
+    }
+    wait_linked(&scene, SLOW);
+    drop(healthy);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `inspect`: what a driver says of itself, and the rules that it breaks.
 
-use bed::driver::{Answer, Listening};
+use std::time::Duration;
+
+use bed::driver::{Answer, Call, Listening};
 use bed::{Behaviour, FakeDriver};
 use serde_json::Value;
 use tonic::Code;
@@ -84,13 +86,6 @@ fn each_rule_that_is_broken_is_named_and_is_1() {
             "fault: NodeGetInfo: the node id is empty",
         ),
         (
-            Behaviour {
-                max_volumes: -1,
-                ..named()
-            },
-            "fault: NodeGetInfo: the volume limit is -1",
-        ),
-        (
             named().with_topology("zone", "a b"),
             "fault: topology zone = \"a b\"",
         ),
@@ -124,6 +119,7 @@ fn what_does_not_keep_a_driver_from_the_kubelet_is_a_warning() {
     let behaviour = Behaviour {
         vendor_version: String::new(),
         probe: bed::driver::Probe::NotReady,
+        max_volumes: -1,
         ..Behaviour::named(NAME)
     };
     let output = inspect(behaviour, &[]);
@@ -132,9 +128,21 @@ fn what_does_not_keep_a_driver_from_the_kubelet_is_a_warning() {
     for words in [
         "warning: GetPluginInfo: vendor_version is empty",
         "warning: Probe: ",
+        "warning: NodeGetInfo: max_volumes_per_node is -1",
+        "volume limit  -1 (the cluster decides)",
     ] {
         assert!(said.contains(words), "{said}");
     }
+}
+
+#[test]
+fn a_slow_node_get_info_is_waited_for_and_said_meanwhile() {
+    let slow = Behaviour::named(NAME).taking(Call::NodeGetInfo, Duration::from_millis(900));
+    let output = inspect_within("300ms", slow, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(stdout(&output).contains("node id       node-1"));
+    let words = "NodeGetInfo has taken longer than 300ms; waiting up to 2m for it";
+    assert!(stderr(&output).contains(words), "{output:?}");
 }
 
 #[test]

@@ -113,6 +113,9 @@ fn flags_win_over_a_file_and_speak_of_the_driver_that_has_the_socket() {
     };
     let settings = super::tests::settings(&flags, Some(file));
     assert_eq!(settings.defaults.request_timeout, Duration::from_secs(3));
+    // node-driver-registrar does not ask it; a kubelet does, and has its own deadline.
+    let node_info = settings.defaults.node_info_timeout;
+    assert_eq!(node_info, Duration::from_secs(120));
     assert_eq!(
         settings.drivers["other"].request_timeout,
         Duration::from_secs(3)

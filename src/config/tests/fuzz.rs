@@ -14,6 +14,7 @@ const KEYS: &[&str] = &[
     "sees_registry_as = ",
     "[defaults]\n",
     "request_timeout = \"5s\"\n",
+    "node_info_timeout = \"2m\"\n",
     "withdraw_after = \"never\"\n",
     "on_live_owner = ",
     "[drivers.\"a.b\"]\n",

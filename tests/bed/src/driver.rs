@@ -2,6 +2,7 @@
 
 mod answers;
 mod behaviour;
+mod connection;
 mod listener;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub use behaviour::{Answer, Behaviour, Call, Listening, Probe};
+pub use behaviour::{Answer, Behaviour, Call, Closing, Listening, Probe};
+use tokio::sync::watch;
 
 use crate::worker::Worker;
 
@@ -37,6 +39,8 @@ struct Shared {
     behaviour: Mutex<Behaving>,
     calls: Mutex<BTreeMap<Call, usize>>,
     connections: Arc<AtomicUsize>,
+    met: AtomicUsize,
+    closing: watch::Sender<Closing>,
 }
 
 struct Behaving {
@@ -50,9 +54,11 @@ impl FakeDriver {
         let mut driver = Self {
             path: path.into(),
             shared: Arc::new(Shared {
+                closing: watch::Sender::new(behaviour.closing),
                 behaviour: Mutex::new(Behaving::from(behaviour)),
                 calls: Mutex::default(),
                 connections: Arc::default(),
+                met: AtomicUsize::default(),
             }),
             state: State::Down,
         };
@@ -79,7 +85,7 @@ impl FakeDriver {
     pub fn change(&mut self, behaviour: Behaviour) {
         let before = self.behaviour().listening;
         let after = behaviour.listening;
-        *self.shared.behaviour.lock().unwrap() = Behaving::from(behaviour);
+        self.shared.behave(behaviour);
         match std::mem::replace(&mut self.state, State::Down) {
             State::Down => {}
             state if before == after => self.state = state,
@@ -105,7 +111,7 @@ impl FakeDriver {
     /// Ends as by [`Self::kill`] if it still runs, then comes up again.
     pub fn restart(&mut self, behaviour: Behaviour) {
         self.kill();
-        *self.shared.behaviour.lock().unwrap() = Behaving::from(behaviour);
+        self.shared.behave(behaviour);
         self.come_up();
     }
 
@@ -127,6 +133,11 @@ impl FakeDriver {
     /// Connections that are open now.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Connections that were made since the first start.
+    pub fn met(&self) -> usize {
+        self.shared.met.load(Ordering::SeqCst)
     }
 
     fn come_up(&mut self) {
@@ -154,6 +165,13 @@ impl FakeDriver {
                 State::Up { _worker }
             }
         };
+    }
+}
+
+impl Shared {
+    fn behave(&self, behaviour: Behaviour) {
+        self.closing.send_replace(behaviour.closing);
+        *self.behaviour.lock().unwrap() = Behaving::from(behaviour);
     }
 }
 

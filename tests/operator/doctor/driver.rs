@@ -10,7 +10,7 @@ use tonic::Code;
 use super::{doctor, findings, finds};
 use crate::scene::{NAME, SOON, Scene};
 
-const QUICK: &str = "[defaults]\nrequest_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
+const QUICK: &str = "[defaults]\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
 
 /// A driver that behaves so, without and with the daemon.
 #[track_caller]
@@ -101,6 +101,73 @@ fn node_get_info_that_fails_or_hangs() {
         "NodeGetInfo",
         "NodeGetInfo took longer than 300ms",
     );
+}
+
+#[test]
+fn node_get_info_that_takes_long_is_a_warning_and_is_said_soon() {
+    let mut scene = Scene::new(&[NAME], "[defaults]\nrequest_timeout = \"300ms\"\n");
+    let slow = Behaviour::named(NAME).hanging_on(Call::NodeGetInfo);
+    let _driver = scene.node.behaving(NAME, slow);
+    scene.registrar.start();
+    scene.registrar.wait_reason(
+        NAME,
+        "waiting-for-driver",
+        "NodeGetInfo has taken longer than 300ms",
+        SOON,
+    );
+    let output = doctor(&scene);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let findings = findings(&output);
+    let about = findings
+        .iter()
+        .find(|finding| finding["check"] == "NodeGetInfo")
+        .unwrap();
+    assert_eq!(about["level"], "warning");
+    let saw = about["saw"].as_str().unwrap();
+    assert!(saw.contains("has taken longer than 300ms"), "{saw}");
+    assert!(saw.contains("up to 2m"), "{saw}");
+}
+
+#[test]
+fn node_get_info_that_the_daemon_has_given_up_is_a_fault() {
+    let more = "[defaults]\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"900ms\"\n";
+    let mut scene = Scene::new(&[NAME], more);
+    let slow = Behaviour::named(NAME).hanging_on(Call::NodeGetInfo);
+    let _driver = scene.node.behaving(NAME, slow);
+    scene.registrar.start();
+    let given_up = "NodeGetInfo took longer than 900ms";
+    scene
+        .registrar
+        .wait_reason(NAME, "waiting-for-driver", given_up, SOON);
+    finds(&scene, "NodeGetInfo", given_up);
+}
+
+#[test]
+fn a_driver_that_has_restarted_is_no_warning_any_more() {
+    let scene = Scene::started(&[NAME], "");
+    let _kubelet = scene.node.kubelet();
+    let mut driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    driver.kill();
+    let gone = scene
+        .registrar
+        .wait_driver("it is gone", NAME, SOON, |driver| {
+            driver.last_error.is_some()
+        });
+    assert_eq!(gone.phase, "registered");
+    driver.restart(Behaviour::named(NAME));
+    scene
+        .registrar
+        .wait_driver("the error is over", NAME, SOON, |driver| {
+            driver.last_error.is_none()
+        });
+    let output = doctor(&scene);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let about: Vec<_> = findings(&output)
+        .into_iter()
+        .filter(|finding| finding["driver"] == NAME)
+        .collect();
+    assert!(about.is_empty(), "{about:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use bed::eventually;
+use bed::{KubeletProcess, Release, Settings, Timing};
 
 use super::{finds, proc};
 use crate::scene::{NAME, SOON, Scene};
@@ -25,7 +25,8 @@ fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
 /// Takes the kubelet's directory away at once: while it is emptied, the daemon would put the link
 /// back.
 fn take_away(scene: &Scene) {
-    let elsewhere = scene.node.root().join("old-plugins_registry");
+    let names = (0..).map(|number| scene.node.root().join(format!("old-{number}")));
+    let elsewhere = names.into_iter().find(|path| !path.exists()).unwrap();
     fs::rename(scene.node.kubelet_registry_dir(), elsewhere).unwrap();
 }
 
@@ -119,14 +120,45 @@ fn a_plugins_registry_made_anew_under_a_running_kubelet() {
     scene.phase(NAME, "registered");
     take_away(&scene);
     scene.node.make_kubelet_registry_dir();
-    eventually("it is noticed", SOON, || {
-        let status = scene.registrar.status().unwrap();
-        let driver = status.driver(NAME).unwrap();
-        let reason = driver.reason.clone().unwrap_or_default();
-        reason
-            .contains("restart the kubelet")
-            .then_some(())
-            .ok_or(reason)
-    });
+    waits_for_a_restart(&scene);
     finds(&scene, "kubelet directory", "was deleted");
+}
+
+/// The registrar knows that only a restart of the kubelet helps.
+#[track_caller]
+fn waits_for_a_restart(scene: &Scene) {
+    let words = "restart the kubelet";
+    scene
+        .registrar
+        .wait_reason(NAME, "waiting-for-kubelet", words, SOON);
+}
+
+#[test]
+fn a_plugins_registry_made_anew_is_remembered_over_our_restart() {
+    let mut scene = Scene::started(&[NAME], "[service]\non_stop = \"keep\"\n");
+    let settings = Settings::new(scene.node.kubelet_root(), Release::V1_36);
+    let mut kubelet = KubeletProcess::start(settings.with_timing(Timing::faster(10)));
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    // While the registrar runs, and then while it does not.
+    for down in [false, true] {
+        if down {
+            scene.registrar.stop();
+        }
+        take_away(&scene);
+        scene.node.make_kubelet_registry_dir();
+        if down {
+            scene.registrar.start();
+        } else {
+            waits_for_a_restart(&scene);
+        }
+        scene.registrar.restart();
+        waits_for_a_restart(&scene);
+        finds(&scene, "kubelet directory", "was deleted");
+        kubelet.restart();
+        scene.phase(NAME, "registered");
+        // What is over does not come back.
+        scene.registrar.restart();
+        scene.phase(NAME, "registered");
+    }
 }

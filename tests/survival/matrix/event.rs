@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use bed::driver::{Answer, Behaviour};
+use bed::driver::{Answer, Behaviour, Closing};
 use bed::kubelet::Event as Seen;
-use bed::{Release, eventually};
+use bed::{Release, eventually, identity};
 use nix::sys::signal::Signal;
 use tonic::Code;
 
@@ -18,10 +18,12 @@ pub(super) enum Event {
     OurStopAndStart,
     OurKill,
     DriverRestart,
+    ServerEndsConnections,
     RegSockDeleted,
     RegistryReplaced,
     KubeletRestart,
     KubeletRestartWithoutDriver,
+    ServerEndsConnectionsWithoutKubelet,
     LinkDeleted,
     LinkRemovedWithoutDriver,
     LinkReplacedWithoutUs,
@@ -33,14 +35,16 @@ pub(super) enum Event {
 }
 
 impl Event {
-    pub(super) const ALL: [Event; 15] = [
+    pub(super) const ALL: [Event; 17] = [
         Event::OurStopAndStart,
         Event::OurKill,
         Event::DriverRestart,
+        Event::ServerEndsConnections,
         Event::RegSockDeleted,
         Event::RegistryReplaced,
         Event::KubeletRestart,
         Event::KubeletRestartWithoutDriver,
+        Event::ServerEndsConnectionsWithoutKubelet,
         Event::LinkDeleted,
         Event::LinkRemovedWithoutDriver,
         Event::LinkReplacedWithoutUs,
@@ -56,10 +60,14 @@ impl Event {
             Event::OurStopAndStart => "our stop (on_stop = keep) and start",
             Event::OurKill => "our kill -9 and start",
             Event::DriverRestart => "driver restarts, same as before",
+            Event::ServerEndsConnections => "driver's server closes idle connections",
             Event::RegSockDeleted => "reg.sock deleted",
             Event::RegistryReplaced => "our registry_dir deleted and made anew",
             Event::KubeletRestart => "kubelet restarts",
             Event::KubeletRestartWithoutDriver => "kubelet restarts while the driver is down",
+            Event::ServerEndsConnectionsWithoutKubelet => {
+                "driver's server closes idle connections, then a kubelet comes"
+            }
             Event::LinkDeleted => "link deleted",
             Event::LinkRemovedWithoutDriver => "link removed while the driver is down",
             Event::LinkReplacedWithoutUs => "link replaced while we are down",
@@ -80,11 +88,13 @@ impl Event {
             Event::OurStopAndStart
             | Event::OurKill
             | Event::DriverRestart
+            | Event::ServerEndsConnections
             | Event::RegSockDeleted
             | Event::RegistryReplaced => (0, 0),
             // The first registration is one of them where the event is at its start.
             Event::KubeletRestart
             | Event::KubeletRestartWithoutDriver
+            | Event::ServerEndsConnectionsWithoutKubelet
             | Event::NodeGetInfoFails => (1, 0),
             // The kubelet saw the link go, or has to hear of the driver anew.
             Event::LinkDeleted
@@ -103,6 +113,13 @@ impl Event {
         match self {
             Event::NotifyLost | Event::KilledDuringTheCall | Event::NodeGetInfoFails => {
                 Scene::set(release, KEEP)
+            }
+            Event::ServerEndsConnectionsWithoutKubelet => {
+                let mut scene = Scene::set(release, KEEP);
+                scene.kubelet.kill9();
+                scene.registrar.start();
+                scene.wait_phase("waiting-for-kubelet");
+                scene
             }
             _ => Scene::registered(release),
         }
@@ -124,6 +141,11 @@ impl Event {
                 scene.wait_driver("the driver is back", |driver| {
                     !reason(driver).contains("does not answer")
                 });
+            }
+            Event::ServerEndsConnections => end_connections(scene),
+            Event::ServerEndsConnectionsWithoutKubelet => {
+                end_connections(scene);
+                scene.kubelet.restart();
             }
             Event::RegSockDeleted => delete_reg_sock(scene),
             Event::RegistryReplaced => replace_registry(scene),
@@ -169,6 +191,18 @@ impl Event {
             Event::NodeGetInfoFails => fail_node_get_info(scene),
         }
     }
+}
+
+/// For some seconds, in which nothing happens to the link.
+fn end_connections(scene: &mut Scene) {
+    let link = identity(&scene.link());
+    let closing = Closing::Idle(Duration::from_millis(500));
+    scene.driver.change(Behaviour::named(NAME).closing(closing));
+    let before = scene.driver.met();
+    eventually("connections end", SOON, || scene.driver.met() > before + 5);
+    assert_eq!(identity(&scene.link()), link);
+    let driver = scene.wait_driver("it is known", |_| true);
+    assert_eq!((driver.announcements, driver.last_error), (1, None));
 }
 
 fn delete_link(scene: &Scene) {

@@ -28,7 +28,8 @@ impl Answers {
         if behaviour.hangs.contains(&call) {
             std::future::pending::<()>().await;
         }
-        tokio::time::sleep(behaviour.delay).await;
+        let more = behaviour.delays.get(&call).copied().unwrap_or_default();
+        tokio::time::sleep(behaviour.delay + more).await;
         let behaving = self.0.behaviour.lock().unwrap();
         behaving.check(call)?;
         Ok(behaving.behaviour.clone())

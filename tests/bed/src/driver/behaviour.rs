@@ -30,6 +30,10 @@ pub struct Behaviour {
     pub hangs: BTreeSet<Call>,
     /// A pause before each answer.
     pub delay: Duration,
+    /// A pause before the answers to these calls, on top of that.
+    pub delays: BTreeMap<Call, Duration>,
+    /// Which connections the server ends by itself.
+    pub closing: Closing,
     /// What happens on the socket below gRPC.
     pub listening: Listening,
 }
@@ -49,6 +53,8 @@ impl Behaviour {
             complaint: "the fake driver was told to fail".to_owned(),
             hangs: BTreeSet::new(),
             delay: Duration::ZERO,
+            delays: BTreeMap::new(),
+            closing: Closing::Never,
             listening: Listening::Speaks,
         }
     }
@@ -64,6 +70,20 @@ impl Behaviour {
     #[must_use]
     pub fn hanging_on(mut self, call: Call) -> Self {
         self.hangs.insert(call);
+        self
+    }
+
+    /// The same, but this call gets its answer only after so long.
+    #[must_use]
+    pub fn taking(mut self, call: Call, time: Duration) -> Self {
+        self.delays.insert(call, time);
+        self
+    }
+
+    /// The same with a server that ends connections by itself.
+    #[must_use]
+    pub fn closing(mut self, closing: Closing) -> Self {
+        self.closing = closing;
         self
     }
 }
@@ -103,6 +123,20 @@ pub enum Listening {
     Mute,
     /// The file is there and nobody holds it: connect is refused.
     Refuses,
+}
+
+/// Which connections a server ends by itself, as gRPC servers can be told to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// None.
+    Never,
+    /// Those on which nothing was said for so long, with a GOAWAY (max_connection_idle). A call
+    /// that takes longer than that is cut short.
+    Idle(Duration),
+    /// The same without a word.
+    IdleUnsaid(Duration),
+    /// Those that are older than that, with a GOAWAY once nothing is being said (max_connection_age).
+    Aged(Duration),
 }
 
 /// The calls that a driver knows.

@@ -1,12 +1,12 @@
 //! The fake driver, asked over its socket.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bed::driver::{Answer, Call, Listening, Probe};
+use bed::driver::{Answer, Call, Closing, Listening, Probe};
 use bed::proto::csi::identity_client::IdentityClient;
 use bed::proto::csi::node_client::NodeClient;
 use bed::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest};
@@ -197,4 +197,58 @@ fn ends_with_and_without_its_socket() {
     driver.stop();
     assert!(!driver.path().exists());
     assert_eq!(driver.connections(), 0);
+}
+
+/// All that the driver says on a connection on which nothing is asked, until it ends it.
+fn said_until_the_end(closing: Closing) -> Vec<u8> {
+    let node = Node::new();
+    let driver = node.behaving(NAME, Behaviour::named(NAME).closing(closing));
+    let mut stream = UnixStream::connect(driver.path()).unwrap();
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .unwrap();
+    stream.write_all(b"\0\0\0\x04\0\0\0\0\0").unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).unwrap();
+    eventually("the connection is gone", SOON, || driver.connections() == 0);
+    assert_eq!(driver.met(), 1);
+    said
+}
+
+#[test]
+fn ends_idle_and_old_connections_with_a_goaway_or_without() {
+    let short = Duration::from_millis(50);
+    // Length, GOAWAY, no flags, the connection; no error at the end.
+    let goaway = b"\0\0\x08\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\0";
+    for (closing, says_it) in [
+        (Closing::Idle(short), true),
+        (Closing::Aged(short), true),
+        (Closing::IdleUnsaid(short), false),
+    ] {
+        let said = said_until_the_end(closing);
+        assert_eq!(said.ends_with(goaway), says_it, "{closing:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_open_ends_when_the_policy_comes() {
+    let node = Node::new();
+    let mut driver = node.driver(NAME);
+    let client = Client::connect(driver.path());
+    assert_eq!(client.name().unwrap(), NAME);
+    assert_eq!(driver.connections(), 1);
+    driver.change(Behaviour::named(NAME).closing(Closing::Idle(Duration::from_millis(50))));
+    eventually("the connection ends", SOON, || driver.connections() == 0);
+}
+
+#[test]
+fn one_call_may_take_longer_than_the_others() {
+    let node = Node::new();
+    let slow = Behaviour::named(NAME).taking(Call::NodeGetInfo, Duration::from_secs(600));
+    let driver = node.behaving(NAME, slow);
+    let client = Client::connect(driver.path());
+    assert_eq!(client.name().unwrap(), NAME);
+    let late = client.node_id_within(Duration::from_millis(100));
+    assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
 }

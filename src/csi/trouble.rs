@@ -1,0 +1,113 @@
+//! Why a driver is no use, in words for the one who has to act.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use humantime::format_duration;
+use thiserror::Error;
+use tonic::Code;
+
+use super::answer::AnswerError;
+use super::exposure::Exposure;
+use super::inquiry::NODE_GET_INFO;
+use crate::config::SUN_PATH_MAX;
+use crate::grpc::client::{Broken, ConnectError};
+
+/// Why the driver is no use yet.
+#[derive(Debug, Error)]
+pub(crate) enum Trouble {
+    #[error("waiting for {}", .0.display())]
+    Absent(PathBuf),
+    #[error("waiting for {}: {} is missing", .socket.display(), .missing.display())]
+    NoDirectory { socket: PathBuf, missing: PathBuf },
+    #[error("{} is no socket", .0.display())]
+    NoSocket(PathBuf),
+    #[error("cannot look at {}: {source}", .socket.display())]
+    Unseen { socket: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Exposed(#[from] Exposure),
+    #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
+    LongPath { socket: PathBuf, length: usize },
+    #[error("nobody listens on {}", .0.display())]
+    Refused(PathBuf),
+    #[error(
+        "may not connect to {}: {source}; a socket of another user needs CAP_DAC_OVERRIDE in the unit",
+        .socket.display()
+    )]
+    Forbidden {
+        socket: PathBuf,
+        source: ConnectError,
+    },
+    #[error("{}: {source}", .socket.display())]
+    Connect {
+        socket: PathBuf,
+        source: ConnectError,
+    },
+    #[error("{} does not answer: {step} took longer than {}", .socket.display(), format_duration(*.deadline))]
+    TimedOut {
+        socket: PathBuf,
+        step: &'static str,
+        deadline: Duration,
+    },
+    #[error(
+        "NodeGetInfo has taken longer than {}; waiting up to {} for it",
+        format_duration(*.so_far),
+        format_duration(*.deadline)
+    )]
+    Slow {
+        so_far: Duration,
+        deadline: Duration,
+    },
+    #[error("{} closed the connection before it answered", .0.display())]
+    Closed(PathBuf),
+    #[error("the connection to {} broke before it answered: {source}", .socket.display())]
+    Broken { socket: PathBuf, source: Broken },
+    #[error("{method} failed: {code:?}: {message}")]
+    Call {
+        method: &'static str,
+        code: Code,
+        message: String,
+    },
+    #[error(
+        "the driver has no Node service (NodeGetInfo is unimplemented), so there is nothing to register"
+    )]
+    NoNodeService,
+    #[error("the driver is still starting (Probe says not ready)")]
+    NotReady,
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    #[error("the driver hangs: {0}")]
+    Hung(Box<Trouble>),
+    #[error("{} was removed", .0.display())]
+    Removed(PathBuf),
+}
+
+impl Trouble {
+    /// Nothing can change until somebody makes a file.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Trouble::Absent(_) | Trouble::NoDirectory { .. } | Trouble::NoSocket(_)
+        )
+    }
+
+    /// Something is wrong with the driver, as opposed to one that is not there or takes its time.
+    pub(crate) fn is_error(&self) -> bool {
+        !self.is_absence() && !matches!(self, Trouble::Slow { .. })
+    }
+
+    /// Trying again is of no use before something changes on disk.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
+    }
+
+    /// NodeGetInfo had all the time that it may take.
+    pub(crate) fn is_node_info_late(&self) -> bool {
+        match self {
+            Trouble::TimedOut { step, .. } => *step == NODE_GET_INFO,
+            Trouble::Hung(trouble) => trouble.is_node_info_late(),
+            _ => false,
+        }
+    }
+}

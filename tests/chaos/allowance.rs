@@ -59,7 +59,11 @@ impl Allowance {
 /// docs/survival.md.
 fn cost(fault: Fault) -> (usize, usize) {
     match fault {
-        Fault::DriverRenamed(_) | Fault::DriverOtherNodeId(_) => (1, 1),
+        // Another limit is news when the driver comes up anew with it, which it does in the calm.
+        Fault::DriverRenamed(_)
+        | Fault::DriverOtherNodeId(_)
+        | Fault::DriverMoves(_)
+        | Fault::DriverOtherLimit(_) => (1, 1),
         Fault::KubeletKilled | Fault::KubeletRestarts(_) => (DRIVERS, 0),
         Fault::Deleted(Victim::PluginsRegistry) => (DRIVERS, DRIVERS),
         // A kubelet that dials a foreign socket comes through to ours when that takes its place, and

@@ -92,9 +92,24 @@ impl Scene {
                 }
             } else {
                 calm_since = None;
+                self.hurry();
             }
             assert!(!late, "not within {SOON:?}: {troubles:#?}");
             thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Changes of a driver that follow each other wait for minutes, unless somebody asks for them by
+    /// hand.
+    fn hurry(&self) {
+        let Some(status) = self.registrar.status() else {
+            return;
+        };
+        let waits = |reason: &String| reason.contains("the next announcement waits");
+        for driver in status.drivers {
+            if driver.reason.as_ref().is_some_and(waits) {
+                self.registrar.run_cli(["reannounce", &driver.id]);
+            }
         }
     }
 

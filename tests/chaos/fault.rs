@@ -7,6 +7,9 @@ use crate::disk::Disk;
 /// How many drivers there are.
 pub(crate) const DRIVERS: usize = 4;
 
+/// The one that the configuration has a table for; the others are found.
+pub(crate) const WITH_TABLE: Which = 0;
+
 /// A driver, by its number.
 pub(crate) type Which = usize;
 
@@ -23,6 +26,10 @@ pub(crate) enum Fault {
     DriverRestarts(Which),
     DriverRenamed(Which),
     DriverOtherNodeId(Which),
+    /// It comes back in another directory.
+    DriverMoves(Which),
+    /// Its volume limit changes while it runs, and we start anew.
+    DriverOtherLimit(Which),
     KubeletKilled,
     KubeletRestarts(Release),
     KubeletRefuses,
@@ -119,7 +126,7 @@ pub(crate) struct Terms {
 }
 
 /// Rounds that each run begins with: what the dice may leave out of a short one.
-pub(crate) const FIRST: [&[Fault]; 8] = [
+pub(crate) const FIRST: [&[Fault]; 10] = [
     &[Fault::ClockSteps(-70)],
     &[Fault::NoSpace(Disk::Storage, Need::Restart)],
     &[Fault::NoSpace(Disk::Kubelet, Need::Dead(1))],
@@ -127,6 +134,8 @@ pub(crate) const FIRST: [&[Fault]; 8] = [
     &[Fault::FewDescriptors(0, 2)],
     &[Fault::EventsLost(3)],
     &[Fault::DriverCloses(0)],
+    &[Fault::DriverMoves(2)],
+    &[Fault::DriverOtherLimit(1)],
     &[
         Fault::Squatted(Place::Link(0), Squatter::Living),
         Fault::Squatted(Place::Socket(1), Squatter::Dead),
@@ -151,7 +160,7 @@ impl Fault {
 
     fn any(dice: &mut Dice) -> Fault {
         let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
-        match dice.below(36) {
+        match dice.below(38) {
             0 => Fault::DriverKilled(which),
             1 => Fault::DriverStopped(which),
             2 => Fault::DriverMute(which),
@@ -201,6 +210,8 @@ impl Fault {
             32 => Fault::EventsLost(which),
             33 => Fault::ClockSteps(dice.pick(&[-1_000_000, -70, 90, 2_000_000])),
             34 => Fault::DriverCloses(which),
+            35 => Fault::DriverMoves(which),
+            36 => Fault::DriverOtherLimit(which),
             _ => Fault::Crowd,
         }
     }
@@ -208,6 +219,8 @@ impl Fault {
     pub(crate) fn is_possible(self, terms: Terms) -> bool {
         let registry_is_ours = terms.layout == Layout::TwoDirectories;
         match self {
+            // A table says where it is.
+            Fault::DriverMoves(which) => which != WITH_TABLE,
             Fault::Deleted(Victim::RegistryDir) => registry_is_ours,
             Fault::Deleted(Victim::ControlSock | Victim::HttpSock) => terms.looks_often,
             // Otherwise nothing of ours is on storage.

@@ -45,6 +45,12 @@ impl Fault {
             Fault::DriverRestarts(which) => scene.party(which).restart(),
             Fault::DriverRenamed(which) => scene.party(which).rename(),
             Fault::DriverOtherNodeId(which) => scene.party(which).move_to_another_node_id(),
+            Fault::DriverMoves(which) => return scene.party(which).move_elsewhere(),
+            Fault::DriverOtherLimit(which) => {
+                scene.party(which).change_its_limit();
+                scene.kill();
+                scene.start(None);
+            }
             Fault::KubeletKilled => {
                 scene.kubelet.kill9();
                 scene.kubelet_is_down = true;

@@ -5,11 +5,18 @@ use std::path::PathBuf;
 
 use bed::{Behaviour, FakeDriver, Node};
 
+use crate::disk::attempt;
+
 /// A driver and what the kubelet should know of it.
 pub(crate) struct Party {
+    /// The name of its directory.
     pub(crate) id: String,
+    /// What it calls itself at first.
+    name: String,
     renamed: bool,
     node_id: u32,
+    /// The volume limit, which it may change while it runs.
+    limit: i64,
     well: bool,
     socket: PathBuf,
     driver: FakeDriver,
@@ -21,9 +28,11 @@ impl Party {
         let socket = node.csi_socket(&id);
         let driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(&id));
         Party {
+            name: id.clone(),
             id,
             renamed: false,
             node_id: 1,
+            limit: 0,
             well: true,
             socket,
             driver,
@@ -37,7 +46,7 @@ impl Party {
 
     /// All that it ever calls itself.
     pub(crate) fn names(&self) -> [String; 2] {
-        [self.id.clone(), format!("renamed.{}", self.id)]
+        [self.name.clone(), format!("renamed.{}", self.name)]
     }
 
     pub(crate) fn node_id(&self) -> String {
@@ -61,6 +70,34 @@ impl Party {
     pub(crate) fn move_to_another_node_id(&mut self) {
         self.node_id += 1;
         self.restart();
+    }
+
+    /// Ends, and comes up in another directory. Nothing is left of the old one.
+    pub(crate) fn move_elsewhere(&mut self) -> bool {
+        let old = self.socket.parent().unwrap();
+        let moved = format!("moved.{}", self.name);
+        let id = if self.id == moved {
+            self.name.clone()
+        } else {
+            moved
+        };
+        let socket = old.with_file_name(&id).join("csi.sock");
+        self.driver.kill();
+        // What is mounted there keeps it.
+        if attempt(fs::remove_dir_all(old)).is_none() {
+            self.well = false;
+            return false;
+        }
+        self.driver = FakeDriver::start_in_new_directory(&socket, self.healthy());
+        (self.id, self.socket, self.well) = (id, socket, true);
+        true
+    }
+
+    /// Has another volume limit from now on, on the connections that it has. It comes up anew with it
+    /// in the calm.
+    pub(crate) fn change_its_limit(&mut self) {
+        self.limit += 1;
+        self.fall_ill(|_| {});
     }
 
     /// Comes up well, whatever it was before.
@@ -109,6 +146,7 @@ impl Party {
     fn healthy(&self) -> Behaviour {
         Behaviour {
             node_id: self.node_id(),
+            max_volumes: self.limit,
             ..Behaviour::named(self.name())
         }
     }

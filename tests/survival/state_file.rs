@@ -221,6 +221,7 @@ fn a_runtime_directory_that_cannot_be_written_costs_a_warning_and_no_registratio
     runtime.open();
     scene.lose_driver();
     scene.driver.restart(bed::Behaviour::named(NAME));
+    scene.wait_driver("the driver answers", |driver| driver.last_error.is_none());
     scene.command(&["reannounce", NAME]);
     eventually("written again", SOON, || {
         scene

@@ -14,6 +14,7 @@ mod hint;
 mod key;
 mod layer;
 mod literal;
+mod nesting;
 mod origin;
 mod settings;
 mod tree;

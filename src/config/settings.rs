@@ -1,14 +1,13 @@
 //! The effective configuration, as the rest of the daemon reads it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::driver::{DriverDefaults, DriverId, DriverSettings, DriverTable};
+use super::nesting::{inode_at, resolved};
 use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
@@ -192,18 +191,9 @@ impl Settings {
             return true;
         }
         // A bind mount or a link can make one directory of two paths.
-        match (fs::metadata(ours), fs::metadata(kubelets)) {
-            (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        match (inode_at(ours), inode_at(kubelets)) {
+            (Some(ours), Some(kubelets)) => ours == kubelets,
             _ => resolved(ours) == resolved(kubelets),
         }
     }
-}
-
-/// Where the path leads, as far as it is there.
-fn resolved(path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|there| {
-        let rest = path.strip_prefix(there).ok()?;
-        Some(fs::canonicalize(there).ok()?.join(rest))
-    });
-    found.unwrap_or_else(|| path.to_owned())
 }

@@ -10,6 +10,7 @@ mod by_hand;
 mod commands;
 mod hostile;
 mod logs;
+mod nested;
 mod order;
 mod places;
 mod reload;

@@ -40,6 +40,14 @@ impl Mounts {
         self.mounted.push(at.to_owned());
     }
 
+    /// A directory at a second place.
+    pub fn bind(&mut self, what: &Path, at: &Path) {
+        let flags = MsFlags::MS_BIND;
+        mount(Some(what), at, None::<&str>, flags, None::<&str>)
+            .unwrap_or_else(|error| panic!("bind {}: {error}", at.display()));
+        self.mounted.push(at.to_owned());
+    }
+
     /// Lets nobody write there any more, or lets everybody again.
     pub fn read_only(&self, at: &Path, read_only: bool) -> nix::Result<()> {
         // Of the mount and not of the file system: that would be refused while a file is open for

@@ -101,7 +101,7 @@ fn root_before(runtime: &Path) -> Option<KubeletRoot> {
 }
 
 fn sources(args: &Args) -> Sources {
-    let mut sources = Sources::of_process(args.config.clone(), Overrides::default());
+    let mut sources = Sources::of_command(args.config.clone(), Overrides::default());
     set_log_level(args, &mut sources);
     sources
 }

@@ -34,6 +34,7 @@ fn settings(root: &Path) -> Settings {
     let sources = Sources {
         config: Some(file),
         default_config: None,
+        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };

@@ -8,6 +8,7 @@
 mod authority;
 mod by_hand;
 mod commands;
+mod environment;
 mod hostile;
 mod logs;
 mod nested;

@@ -1,7 +1,6 @@
 //! How it begins: what an earlier run left is taken up, and every driver is waited for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
@@ -27,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
 use crate::registration::desk::Desk;
+use crate::runtime::RuntimeDir;
 use crate::state::State;
 use crate::systemd::notifier::Notifier;
 use crate::task::Task;
@@ -56,7 +56,7 @@ impl Supervisor {
     pub(crate) async fn start(
         settings: Settings,
         reread: Reread,
-        state: Option<PathBuf>,
+        runtime: Option<RuntimeDir>,
     ) -> Supervisor {
         let layout = Layout::of(&settings);
         let (reporter, reports) = mpsc::unbounded_channel();
@@ -73,7 +73,9 @@ impl Supervisor {
             watcher: Watcher::new(),
             reporter,
             reports,
-            state,
+            runtime,
+            runtime_trouble: None,
+            evicted: None,
             called_in: None,
             unclaimed: Vec::new(),
             unsaved: false,
@@ -162,7 +164,8 @@ impl Supervisor {
     /// What an earlier run wrote down and still is to be looked after, and the names of all the
     /// drivers that it had.
     fn recall(&mut self) -> (BTreeMap<String, Record>, BTreeSet<DriverName>) {
-        let Some(state) = self.state.as_deref().and_then(State::load) else {
+        let before = self.runtime.as_ref().map(RuntimeDir::state);
+        let Some(state) = before.and_then(|path| State::load(&path)) else {
             return Default::default();
         };
         self.called_in = state.called_in;

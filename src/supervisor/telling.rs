@@ -39,7 +39,13 @@ impl Supervisor {
     }
 
     pub(super) fn save(&mut self) {
-        let Some(path) = &self.state else { return };
+        // Another instance's state is not overwritten.
+        self.hold_runtime();
+        let lost = self.runtime_trouble.is_some() || self.evicted.is_some();
+        self.unsaved = lost;
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !lost) else {
+            return;
+        };
         let records = self
             .entries
             .iter()
@@ -50,7 +56,8 @@ impl Supervisor {
             self.layout.clone(),
             records.collect(),
         );
-        match state.save(path) {
+        let path = runtime.state();
+        match state.save(&path) {
             Ok(()) if std::mem::take(&mut self.save_failing) => {
                 tracing::info!(path = %path.display(), "the state can be written again");
             }
@@ -95,6 +102,9 @@ impl Supervisor {
         if let Some(why) = &self.http_trouble {
             line += &format!("; http is not served: {why}");
         }
+        if let Some(trouble) = &self.runtime_trouble {
+            line += &format!("; {trouble}");
+        }
         line
     }
 
@@ -138,7 +148,9 @@ impl Supervisor {
         });
         let http = self.http_trouble.as_ref();
         let http = http.map(|why| format!("http is not served: {why}"));
-        refused.into_iter().chain(polled).chain(http).collect()
+        let runtime = self.runtime_trouble.clone();
+        let notes = refused.into_iter().chain(polled);
+        notes.chain(http).chain(runtime).collect()
     }
 
     pub(super) fn refresh(&mut self, id: &DriverId) {

@@ -18,6 +18,7 @@ use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
+use crate::runtime::RuntimeDir;
 use crate::state::State;
 
 const ID: &str = "a.test";
@@ -84,14 +85,14 @@ impl Departed {
         fs::create_dir_all(layout.kubelet_dir()).unwrap();
         let link = layout.link(&name, Slot::default());
         symlink(layout.target(&name), &link).unwrap();
-        let state = root.join("state.json");
+        let runtime = RuntimeDir::take(root).unwrap();
         let records = BTreeMap::from([(ID.to_owned(), held(&name, &link))]);
         State::new(BTreeMap::new(), None, layout.clone(), records)
-            .save(&state)
+            .save(&runtime.state())
             .unwrap();
         let reread = Box::new(|| Err(String::new()));
         Departed {
-            supervisor: Supervisor::start(settings, reread, Some(state)).await,
+            supervisor: Supervisor::start(settings, reread, Some(runtime)).await,
             link,
             socket: layout.socket(&name),
         }
@@ -114,7 +115,7 @@ async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
         assert!(!link.is_symlink() && !socket.exists(), "late");
     };
     tokio::select! {
-        () = supervisor.run(taken) => panic!("nobody told it to stop"),
+        _ = supervisor.run(taken) => panic!("nobody told it to stop"),
         () = watched => {}
     }
 }

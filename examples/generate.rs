@@ -57,7 +57,7 @@ fn commands(command: &clap::Command) -> String {
     let mut text = String::from(".SH COMMANDS\n");
     for sub in command
         .get_subcommands()
-        .filter(|sub| sub.get_name() != "help")
+        .filter(|sub| sub.get_name() != "help" && !sub.is_hide_set())
     {
         let mut heading = format!("\\fB{}\\fR", escape(sub.get_name()));
         let mut options = String::new();

@@ -48,6 +48,17 @@ fn leave(
     records.into_iter().filter_map(by_hand).collect()
 }
 
+/// The names of the drivers that are configured or were found. One whose name is not known yet mostly
+/// has its id for a name.
+pub(crate) fn names_of(
+    settings: &Settings,
+    found: Vec<String>,
+) -> impl Iterator<Item = DriverName> {
+    let drivers = settings.drivers.iter();
+    let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
+    given.chain(found).flat_map(DriverName::try_from)
+}
+
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
     ///
@@ -249,17 +260,14 @@ impl Supervisor {
         }
     }
 
-    /// Removes what is left of drivers of ours. One whose name is not known yet mostly has its id
-    /// for a name.
+    /// Removes what is left of drivers of ours.
     fn sweep(
         &mut self,
         records: &BTreeMap<String, Record>,
         mut names: BTreeSet<DriverName>,
         found: Vec<String>,
     ) {
-        let drivers = self.settings.drivers.iter();
-        let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
-        names.extend(given.chain(found).flat_map(DriverName::try_from));
+        names.extend(names_of(&self.settings, found));
         let kept = records
             .values()
             .filter_map(|record| record.name.as_ref().map(|name| (name, record)));

@@ -27,6 +27,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::beginning::names_of;
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
 use self::entry::Entry;

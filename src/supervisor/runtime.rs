@@ -23,20 +23,18 @@ impl Supervisor {
         let Some(runtime) = &mut self.runtime else {
             return;
         };
-        let path = runtime.path().display().to_string();
         if runtime.is_held() {
             if self.runtime_trouble.take().is_some() {
-                tracing::info!(path, "the runtime directory is there again");
+                let path = runtime.path().display();
+                tracing::info!(%path, "the runtime directory is there again");
                 self.changed = true;
             }
             return;
         }
         match runtime.take_again() {
             Ok(()) => {
-                tracing::warn!(
-                    path,
-                    "the runtime directory or its lock was deleted, and is taken again"
-                );
+                let path = runtime.path().display();
+                tracing::warn!(%path, "the runtime directory or its lock was deleted, and is taken again");
                 self.changed |= self.runtime_trouble.take().is_some();
                 self.unsaved = true;
                 // The control socket has a place again.

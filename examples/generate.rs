@@ -57,7 +57,7 @@ fn commands(command: &clap::Command) -> String {
     let mut text = String::from(".SH COMMANDS\n");
     for sub in command
         .get_subcommands()
-        .filter(|sub| sub.get_name() != "help")
+        .filter(|sub| sub.get_name() != "help" && !sub.is_hide_set())
     {
         let mut heading = format!("\\fB{}\\fR", escape(sub.get_name()));
         let mut options = String::new();
@@ -259,7 +259,8 @@ The configuration has an error. systemd does not start the daemon again then.
 Each key of the configuration can be set by a variable: NSDR_ and the key in capitals, with two
 underscores between levels, as in NSDR_LOG__LEVEL=debug. Drivers have no variables.
 The unit reads them from /etc/default/node\-storage\-driver\-registrar and
-/etc/sysconfig/node\-storage\-driver\-registrar.
+/etc/sysconfig/node\-storage\-driver\-registrar. The commands check, config and doctor read these
+files too, unless \-\-config is given; a variable of the shell wins.
 .SH FILES
 .TP
 /etc/node\-storage\-driver\-registrar/config.toml

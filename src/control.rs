@@ -18,6 +18,7 @@ use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Response, async_trait};
 
 use crate::directory;
+use crate::driver::Record;
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
 use crate::identity::Identity;
@@ -25,7 +26,9 @@ use crate::link::sweep::sweep_stage;
 use crate::printable::printable;
 use crate::proto::control::control_client::ControlClient;
 use crate::proto::control::control_server::{Control, ControlServer};
-use crate::proto::control::{Done, DriverRequest, ReloadRequest, Reloaded, Status, StatusRequest};
+use crate::proto::control::{
+    Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
+};
 use crate::socket::{Staged, is_alive};
 use crate::supervisor::{Hand, Report, Request};
 use crate::task::Task;
@@ -40,7 +43,7 @@ const LIMITS: Limits = Limits {
 const PACE: Duration = Duration::from_millis(50);
 /// How long a client waits for the daemon to take its connection, and for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest message that is taken from a client: the name of a driver is all that one holds.
+/// The largest message that is taken from a client: what is known of one driver.
 const MESSAGE_LIMIT: usize = 64 * 1024;
 /// A status of a thousand drivers fits.
 const LARGEST_STATUS: usize = 16 * 1024 * 1024;
@@ -96,6 +99,10 @@ pub(crate) fn serve(
         while looks.changed().await.is_ok() {
             if place.identity.is_at(&path) || is_alive(&path) {
                 failing = false;
+                continue;
+            }
+            // The supervisor makes it, and tells when it cannot.
+            if !directory::of(&path).is_dir() {
                 continue;
             }
             match Place::take(&path, front.clone()) {
@@ -175,11 +182,14 @@ impl Session {
         self.busy.touch();
         let (done, outcome) = oneshot::channel();
         let driver = request.driver;
-        ask(&self.reports, Request::Hand { hand, driver, done }, outcome)
-            .await?
-            .map(|()| Response::new(Done {}))
-            .map_err(tonic::Status::failed_precondition)
+        outcome_of(ask(&self.reports, Request::Hand { hand, driver, done }, outcome).await?)
     }
+}
+
+fn outcome_of(outcome: Result<(), String>) -> Result<Response<Done>, tonic::Status> {
+    outcome
+        .map(|()| Response::new(Done {}))
+        .map_err(tonic::Status::failed_precondition)
 }
 
 #[async_trait]
@@ -241,6 +251,23 @@ impl Control for Session {
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
         self.by_hand(Hand::Publish, request.into_inner()).await
+    }
+
+    async fn take_up(
+        &self,
+        request: tonic::Request<Handover>,
+    ) -> Result<Response<Done>, tonic::Status> {
+        self.busy.touch();
+        let Handover { driver, record } = request.into_inner();
+        let record: Record = serde_json::from_slice(&record)
+            .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
+        let (done, outcome) = oneshot::channel();
+        let request = Request::TakeUp {
+            driver,
+            record: Box::new(record),
+            done,
+        };
+        outcome_of(ask(&self.reports, request, outcome).await?)
     }
 
     async fn reload(
@@ -356,6 +383,21 @@ impl Client {
             Hand::Withdraw => answer(&self.path, control.withdraw(request)).await,
             Hand::Publish => answer(&self.path, control.publish(request)).await,
         };
+        done.map(drop)
+    }
+
+    /// Leaves a driver to the daemon, with what we know of it.
+    pub(crate) async fn take_up(
+        &mut self,
+        driver: &str,
+        record: &Record,
+    ) -> Result<(), ClientError> {
+        let record = serde_json::to_vec(record).map_err(|e| ClientError::Lost(e.to_string()))?;
+        let handover = Handover {
+            driver: driver.to_owned(),
+            record,
+        };
+        let done = answer(&self.path, self.control.take_up(handover)).await;
         done.map(drop)
     }
 

@@ -38,8 +38,13 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
 
 /// Both paths lead to one directory; none while either leads nowhere.
 pub(crate) fn is_same(a: &Path, b: &Path) -> Option<bool> {
-    let (a, b) = (fs::metadata(a).ok()?, fs::metadata(b).ok()?);
-    Some((a.dev(), a.ino()) == (b.dev(), b.ino()))
+    Some(inode(a)? == inode(b)?)
+}
+
+/// Device and inode of where the path leads: what makes a directory the same one under two paths.
+pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 #[cfg(test)]

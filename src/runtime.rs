@@ -11,13 +11,14 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use thiserror::Error;
 
 use crate::directory;
+use crate::identity::Identity;
 
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
 
 /// A runtime directory that is ours alone while this lives.
 pub(crate) struct RuntimeDir {
     path: PathBuf,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 /// Why there is none.
@@ -63,8 +64,12 @@ pub(crate) fn control_socket(runtime: &Path) -> PathBuf {
 
 /// The process that last took this runtime directory, as it wrote it down; it may have ended.
 pub(crate) fn last_holder(runtime: &Path) -> Option<u32> {
-    let lock = fs::read_to_string(runtime.join("lock")).ok()?;
+    let lock = fs::read_to_string(lock_in(runtime)).ok()?;
     lock.trim().parse().ok()
+}
+
+fn lock_in(runtime: &Path) -> PathBuf {
+    runtime.join("lock")
 }
 
 /// The state file in a runtime directory.
@@ -80,7 +85,7 @@ impl RuntimeDir {
             source,
         };
         directory::make(path).map_err(make)?;
-        let lock = path.join("lock");
+        let lock = lock_in(path);
         let failed = |source| RuntimeError::Lock {
             lock: lock.clone(),
             source,
@@ -112,8 +117,21 @@ impl RuntimeDir {
             .map_err(failed)?;
         Ok(RuntimeDir {
             path: path.to_owned(),
-            _lock: held,
+            lock: held,
         })
+    }
+
+    /// The lock that we hold is the one that another instance would find. While it is open, its inode
+    /// is given to no other file.
+    pub(crate) fn is_held(&self) -> bool {
+        let held = self.lock.metadata();
+        held.is_ok_and(|held| Identity::from_parts(&held, None).is_at(&lock_in(&self.path)))
+    }
+
+    /// Takes the directory once more, after somebody has deleted it or the lock in it.
+    pub(crate) fn take_again(&mut self) -> Result<(), RuntimeError> {
+        *self = RuntimeDir::take(&self.path)?;
+        Ok(())
     }
 
     pub(crate) fn state(&self) -> PathBuf {
@@ -126,6 +144,10 @@ impl RuntimeDir {
 
     /// Removes what means nothing without us. The state stays for the next run.
     pub(crate) fn leave(&self) {
+        // Otherwise it is another instance's.
+        if !self.is_held() {
+            return;
+        }
         let socket = self.control_socket();
         if let Err(error) = fs::remove_file(&socket)
             && error.kind() != io::ErrorKind::NotFound
@@ -162,5 +184,27 @@ mod tests {
         assert_eq!(pid, std::process::id().to_string());
         drop(first);
         RuntimeDir::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_was_replaced_is_no_longer_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut ours = RuntimeDir::take(&path).unwrap();
+        assert!(ours.is_held());
+        for removed in [path.join("lock"), path.clone()] {
+            if removed == path {
+                fs::remove_dir_all(&path).unwrap();
+            } else {
+                fs::remove_file(&removed).unwrap();
+            }
+            assert!(!ours.is_held());
+            let other = RuntimeDir::take(&path).unwrap();
+            assert!(!ours.is_held());
+            assert!(ours.take_again().unwrap_err().is_held());
+            drop(other);
+            ours.take_again().unwrap();
+            assert!(ours.is_held());
+        }
     }
 }

@@ -44,6 +44,7 @@ fn load(file: &str) -> Loaded {
     let sources = Sources {
         config: Some(path),
         default_config: None,
+        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };

@@ -66,6 +66,9 @@ pub(crate) enum Command {
     Withdraw(DriverArgument),
     /// Publish a driver that was withdrawn by hand.
     Publish(DriverArgument),
+    /// Remove the links and sockets that a daemon has left; for the removal of the package.
+    #[command(hide = true)]
+    CleanUp,
     /// Print the completion script of a shell.
     Completions(CompletionsArgument),
     /// Print the configuration that does what a node-driver-registrar is told by its unit or

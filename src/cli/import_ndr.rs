@@ -102,6 +102,7 @@ fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportErr
     let mut sources = Sources {
         config: None,
         default_config: None,
+        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };

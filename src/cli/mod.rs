@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod clean_up;
 mod client;
 mod completions;
 mod doctor;
@@ -77,6 +78,7 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Command::Withdraw(driver) => client::withdraw(args, driver),
         Command::Publish(driver) => client::publish(args, driver),
         Command::Reload => client::reload(args),
+        Command::CleanUp => clean_up::clean_up(args),
         Command::Completions(argument) => completions::completions(argument.shell),
         Command::ImportNdr(options) => import_ndr::import(options),
     }
@@ -101,7 +103,7 @@ fn root_before(runtime: &Path) -> Option<KubeletRoot> {
 }
 
 fn sources(args: &Args) -> Sources {
-    let mut sources = Sources::of_process(args.config.clone(), Overrides::default());
+    let mut sources = Sources::of_command(args.config.clone(), Overrides::default());
     set_log_level(args, &mut sources);
     sources
 }

@@ -129,28 +129,24 @@ async fn serve(
             .map(|runtime| runtime.path().display().to_string()),
         "starting"
     );
-    let state = runtime.as_ref().map(RuntimeDir::state);
-    let supervisor = Supervisor::start(settings, Box::new(reread), state).await;
-    let serve = |runtime: &RuntimeDir| {
+    let control_socket = runtime.as_ref().map(RuntimeDir::control_socket);
+    let supervisor = Supervisor::start(settings, Box::new(reread), runtime).await;
+    let serve = |socket| {
         control::serve(
-            runtime.control_socket(),
+            socket,
             supervisor.reporter(),
             supervisor.changes(),
             supervisor.looks(),
         )
     };
-    let _control = runtime.as_ref().map(serve).transpose().map_err(failed)?;
+    let _control = control_socket.map(serve).transpose().map_err(failed)?;
     let _http = http::serve(
         supervisor.listen(),
         supervisor.looks(),
         supervisor.reporter(),
         supervisor.metrics(),
     );
-    supervisor.run(taken).await;
-    if let Some(runtime) = runtime {
-        runtime.leave();
-    }
-    Ok(())
+    supervisor.run(taken).await.map_err(failed)
 }
 
 struct Signals {

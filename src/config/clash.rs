@@ -7,6 +7,7 @@ use super::driver::DriverSettings;
 use super::error::Problem;
 use super::key::Key;
 use super::literal;
+use super::nesting::lies_below;
 use super::origin::Origin;
 use super::value::{SUN_PATH_MAX, fits_socket};
 use super::{Loaded, RootDir};
@@ -27,6 +28,7 @@ pub(super) fn find(loaded: &Loaded) -> Vec<Problem> {
             long_name(loaded, &rooms, id, name)
         }));
     }
+    problems.extend(nested(loaded));
     problems.extend(
         drivers
             .iter()
@@ -98,6 +100,34 @@ impl Room<'_> {
             ),
         })
     }
+}
+
+/// The kubelet looks for sockets and links in all directories below its own, and would find each
+/// driver twice.
+fn nested(loaded: &Loaded) -> Option<Problem> {
+    let settings = &loaded.settings;
+    let (ours, kubelets) = (&settings.registry_dir, &settings.kubelet.registry_dir);
+    // Compared when the root is found.
+    let is_known = loaded.registry_dir_is_given() || !loaded.needs_kubelet_root();
+    if !is_known || !lies_below(ours, kubelets) {
+        return None;
+    }
+    let key = Key::dotted("registry_dir");
+    let verb = if ours.starts_with(kubelets) {
+        "lies"
+    } else {
+        "leads"
+    };
+    Some(Problem::BadValue {
+        origin: loaded.origins.of_key(&key),
+        key,
+        value: literal::string(&ours.display().to_string()),
+        reason: format!(
+            "{verb} below {} (kubelet.registry_dir), and the kubelet registers every socket that \
+             it finds below that directory; use a directory outside of it, or that very directory",
+            kubelets.display()
+        ),
+    })
 }
 
 /// A socket that is given was measured with its layer; one that is derived is measured here.

@@ -2,13 +2,16 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use figment::value::Value;
 
+use super::environment_file;
 use super::error::Problem;
 use super::layer::Layer;
 use super::literal;
 use super::origin::Origin;
+use super::service_link::is_service_link;
 use crate::printable::printable;
 
 const PREFIX: &str = "NSDR_";
@@ -19,34 +22,52 @@ pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', BETWEEN).to_ascii_uppercase())
 }
 
-/// One layer for each variable, so that every value knows the name of its own.
-pub(super) fn layers(environment: &[(OsString, OsString)]) -> (Vec<Layer>, Vec<Problem>) {
+/// One layer for each variable, so that every value knows the name of its own. What is in the
+/// process' environment comes after what is in files.
+pub(super) fn layers(
+    files: &[PathBuf],
+    environment: &[(OsString, OsString)],
+) -> (Vec<Layer>, Vec<Problem>) {
+    let (assigned, mut problems) = environment_file::assigned(files);
+    let mut layers = Vec::new();
+    let mut add = |layer: Result<Option<Layer>, Problem>| match layer {
+        Ok(layer) => layers.extend(layer),
+        Err(problem) => problems.push(problem),
+    };
+    for (name, (path, value)) in assigned {
+        if name.starts_with(PREFIX) {
+            let origin = Origin::EnvironmentFile(path, name.clone());
+            add(layer(origin, &name, &value));
+        }
+    }
     let mut ours: Vec<_> = environment
         .iter()
         .filter(|(name, _)| name.as_bytes().starts_with(PREFIX.as_bytes()))
         .collect();
     ours.sort();
-    let (mut layers, mut problems) = (Vec::new(), Vec::new());
     for (name, value) in ours {
-        match layer(name, value) {
-            Ok(layer) => layers.push(layer),
-            Err(problem) => problems.push(problem),
-        }
+        add(of_process(name, value));
     }
     (layers, problems)
 }
 
-fn layer(name: &OsStr, value: &OsStr) -> Result<Layer, Problem> {
-    let shown = || literal::string(&value.to_string_lossy());
-    let (Some(utf8_name), Some(text)) = (name.to_str(), value.to_str()) else {
-        let name = printable(&name.to_string_lossy());
+fn of_process(name: &OsStr, value: &OsStr) -> Result<Option<Layer>, Problem> {
+    let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
         return Err(Problem::VariableNotUtf8 {
-            name,
-            value: shown(),
+            name: printable(&name.to_string_lossy()),
+            value: literal::string(&value.to_string_lossy()),
         });
     };
-    let key = &utf8_name[PREFIX.len()..];
-    let origin = Origin::Variable(utf8_name.to_owned());
+    layer(Origin::Variable(name.to_owned()), name, value)
+}
+
+/// What a variable sets, if it is not one that Kubernetes has put there.
+fn layer(origin: Origin, name: &str, value: &str) -> Result<Option<Layer>, Problem> {
+    if is_service_link(name, value) {
+        return Ok(None);
+    }
+    let key = &name[PREFIX.len()..];
+    let shown = || literal::string(value);
     // Lower case is no second spelling: two variables would set one key.
     if key.chars().any(|c| c.is_ascii_lowercase()) {
         return Err(Problem::unknown_key(
@@ -60,11 +81,11 @@ fn layer(name: &OsStr, value: &OsStr) -> Result<Layer, Problem> {
     let path: Vec<&str> = key.split(BETWEEN).collect();
     if path.first() == Some(&"drivers") {
         return Err(Problem::VariableForDriver {
-            name: printable(utf8_name),
+            origin,
             value: shown(),
         });
     }
-    Ok(Layer::single(origin, &path, typed(text)))
+    Ok(Some(Layer::single(origin, &path, typed(value))))
 }
 
 /// `true`, `[a, b]` and the like have the type that they look like, as figment has it.

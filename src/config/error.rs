@@ -105,12 +105,12 @@ pub enum Problem {
     },
     /// A variable for a driver.
     #[error(
-        "environment variable {name} = {value}: a driver cannot be set by the environment, \
+        "{origin} = {value}: a driver cannot be set by the environment, \
          because its id has dots and a variable's name has none; use a file in config.d"
     )]
     VariableForDriver {
         /// The variable.
-        name: String,
+        origin: Origin,
         /// What it holds.
         value: String,
     },

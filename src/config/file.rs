@@ -78,6 +78,16 @@ fn drop_ins(dir: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 fn read(path: &Path) -> Result<Dict, Problem> {
+    parse(path, &bytes(path)?)
+}
+
+/// A whole file that has to be text.
+pub(super) fn text(path: &Path) -> Result<String, Problem> {
+    let bytes = bytes(path)?;
+    utf8(path, &bytes).map(str::to_owned)
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
     let unreadable = |source| Problem::Unreadable {
         path: path.to_owned(),
         source,
@@ -91,19 +101,22 @@ fn read(path: &Path) -> Result<Dict, Problem> {
             path: path.to_owned(),
         });
     }
-    parse(path, &bytes)
+    Ok(bytes)
 }
 
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Dict, Problem> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
+fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Problem> {
+    std::str::from_utf8(bytes).map_err(|error| {
         let (line, column) = place(&bytes[..error.valid_up_to()]);
         Problem::NotUtf8 {
             path: path.to_owned(),
             line,
             column,
         }
-    })?;
-    Toml::from_str(text).map_err(|error| {
+    })
+}
+
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Dict, Problem> {
+    Toml::from_str(utf8(path, bytes)?).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(bytes.len()));
         let (line, column) = place(&bytes[..at]);
         // The parser's message has a line for what it found and one for what it wanted.

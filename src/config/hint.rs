@@ -9,7 +9,7 @@ const CLOSE: f64 = 0.85;
 
 /// The key or variable that was meant, where one is close enough to say so.
 pub(super) fn meant(origin: &Origin, path: &[String], siblings: &[&str]) -> Option<String> {
-    if let Origin::Variable(name) = origin {
+    if let Origin::Variable(name) | Origin::EnvironmentFile(_, name) = origin {
         let variables: Vec<String> = KEYS.iter().map(|key| variable(key)).collect();
         let upper = name.to_ascii_uppercase();
         return closest(&upper, variables.iter().map(String::as_str)).map(str::to_owned);

@@ -1,12 +1,13 @@
 //! The configuration: its layers, what they add up to, and where each value came from.
 //!
-//! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the
-//! environment, flags. Each layer is checked on its own before the merge, because only then
+//! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the unit's
+//! environment as a command knows it, the environment, flags. Each layer is checked on its own before the merge, because only then
 //! does an error know the file that it is in.
 
 pub(crate) mod clash;
 mod driver;
 mod environment;
+mod environment_file;
 mod error;
 mod explain;
 mod file;
@@ -14,7 +15,9 @@ mod hint;
 mod key;
 mod layer;
 mod literal;
+mod nesting;
 mod origin;
+mod service_link;
 mod settings;
 mod tree;
 mod value;
@@ -47,6 +50,12 @@ use tree::Tree;
 /// Where the configuration is when no flag says otherwise. It may be missing.
 pub const DEFAULT_CONFIG: &str = "/etc/node-storage-driver-registrar/config.toml";
 
+/// Where the unit has its variables from: the `EnvironmentFile=` of the shipped one, in its order.
+pub const UNIT_ENVIRONMENT: [&str; 2] = [
+    "/etc/default/node-storage-driver-registrar",
+    "/etc/sysconfig/node-storage-driver-registrar",
+];
+
 /// All that a configuration is made from.
 #[derive(Clone, Debug)]
 pub struct Sources {
@@ -54,6 +63,9 @@ pub struct Sources {
     pub config: Option<PathBuf>,
     /// The file read without `--config`; `None` reads no file at all.
     pub default_config: Option<PathBuf>,
+    /// Files of variables that the daemon is given by its unit, for a process that is not the
+    /// daemon. They belong to the default configuration, and are not read with `--config`.
+    pub environment_files: Vec<PathBuf>,
     /// The process' environment; only names that start with `NSDR_` count.
     pub environment: Vec<(OsString, OsString)>,
     /// What flags set.
@@ -62,12 +74,22 @@ pub struct Sources {
 
 impl Sources {
     /// The sources of this process: its environment and the default file, unless `config` names one.
+    /// The daemon takes its environment as it is.
     pub fn of_process(config: Option<PathBuf>, overrides: Overrides) -> Self {
         Self {
             config,
             default_config: Some(PathBuf::from(DEFAULT_CONFIG)),
+            environment_files: Vec::new(),
             environment: std::env::vars_os().collect(),
             overrides,
+        }
+    }
+
+    /// The same for a command that judges what the unit's daemon would do.
+    pub fn of_command(config: Option<PathBuf>, overrides: Overrides) -> Self {
+        Self {
+            environment_files: UNIT_ENVIRONMENT.map(PathBuf::from).to_vec(),
+            ..Self::of_process(config, overrides)
         }
     }
 
@@ -76,6 +98,13 @@ impl Sources {
             (Some(named), _) => Some((named, file::Presence::Required)),
             (None, Some(default)) => Some((default, file::Presence::Optional)),
             (None, None) => None,
+        }
+    }
+
+    fn unit_environment(&self) -> &[PathBuf] {
+        match &self.config {
+            Some(_) => &[],
+            None => &self.environment_files,
         }
     }
 }
@@ -130,7 +159,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         Some((path, presence)) => file::layers(path, presence),
         None => (Vec::new(), Vec::new()),
     };
-    let (variables, faults) = environment::layers(&sources.environment);
+    let (variables, faults) = environment::layers(sources.unit_environment(), &sources.environment);
     layers.extend(variables);
     problems.extend(faults);
     layers.extend_from_slice(sources.overrides.layers());

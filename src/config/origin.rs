@@ -21,6 +21,8 @@ pub enum Origin {
     File(PathBuf),
     /// An environment variable.
     Variable(String),
+    /// A variable in a file that the unit takes its environment from.
+    EnvironmentFile(PathBuf, String),
     /// A flag on the command line.
     Flag(String),
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Origin {
             Self::BuiltIn => f.write_str("built-in default"),
             Self::File(path) => path.display().fmt(f),
             Self::Variable(name) => write!(f, "environment variable {}", printable(name)),
+            Self::EnvironmentFile(path, name) => write!(f, "{} ({name})", path.display()),
             Self::Flag(name) => write!(f, "flag {name}"),
         }
     }

@@ -1,13 +1,13 @@
 //! The effective configuration, as the rest of the daemon reads it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::driver::{DriverDefaults, DriverId, DriverSettings, DriverTable};
+use super::nesting::resolved;
 use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
@@ -194,13 +194,4 @@ impl Settings {
         // A bind mount or a link can make one directory of two paths.
         directory::is_same(ours, kubelets).unwrap_or_else(|| resolved(ours) == resolved(kubelets))
     }
-}
-
-/// Where the path leads, as far as it is there.
-fn resolved(path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|there| {
-        let rest = path.strip_prefix(there).ok()?;
-        Some(fs::canonicalize(there).ok()?.join(rest))
-    });
-    found.unwrap_or_else(|| path.to_owned())
 }

@@ -23,6 +23,7 @@ const WORDS: &[&str] = &[
     "\0\0\x08\0\x01\0\0\0\x01\0\0\0\0\x03\x0a\x01a",
     "/nsdr.control.v1.Control/Withdraw",
     "/nsdr.control.v1.Control/WatchStatus",
+    "/nsdr.control.v1.Control/TakeUp",
     "\x01\0\0\0\x03",
     "\x0a\x7f",
     "grpc-encoding",
@@ -141,6 +142,11 @@ async fn supervise(mut requests: mpsc::UnboundedReceiver<Report>, asked: Arc<Mut
                 assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());
                 drop(done.send(Err(driver)));
                 format!("{hand:?}")
+            }
+            Request::TakeUp { driver, done, .. } => {
+                assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());
+                drop(done.send(Err(driver)));
+                "take up".to_owned()
             }
         };
         asked.lock().unwrap().push(word);

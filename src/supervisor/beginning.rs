@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
 use crate::registration::desk::Desk;
+use crate::runtime::RuntimeDir;
 use crate::state::{State, Written};
 use crate::systemd::notifier::Notifier;
 use crate::task::Task;
@@ -49,6 +50,17 @@ fn leave(
     records.into_iter().filter_map(by_hand).collect()
 }
 
+/// The names of the drivers that are configured or were found. One whose name is not known yet mostly
+/// has its id for a name.
+pub(crate) fn names_of(
+    settings: &Settings,
+    found: Vec<String>,
+) -> impl Iterator<Item = DriverName> {
+    let drivers = settings.drivers.iter();
+    let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
+    given.chain(found).flat_map(DriverName::try_from)
+}
+
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
     ///
@@ -57,7 +69,7 @@ impl Supervisor {
     pub(crate) async fn start(
         settings: Settings,
         reread: Reread,
-        state: Option<PathBuf>,
+        runtime: Option<RuntimeDir>,
     ) -> Supervisor {
         let layout = Layout::of(&settings);
         let (reporter, reports) = mpsc::unbounded_channel();
@@ -74,7 +86,9 @@ impl Supervisor {
             watcher: Watcher::new(),
             reporter,
             reports,
-            state,
+            runtime,
+            runtime_trouble: None,
+            evicted: None,
             called_in: None,
             unclaimed: Vec::new(),
             unsaved: false,
@@ -171,7 +185,8 @@ impl Supervisor {
     /// What an earlier run wrote down and still is to be looked after, and the names of all the
     /// drivers that it had.
     fn recall(&mut self) -> (BTreeMap<String, Written>, BTreeSet<DriverName>) {
-        let Some(state) = self.state.as_deref().and_then(State::load) else {
+        let before = self.runtime.as_ref().map(RuntimeDir::state);
+        let Some(state) = before.and_then(|path| State::load(&path)) else {
             return Default::default();
         };
         self.called_in = state.called_in;
@@ -275,17 +290,14 @@ impl Supervisor {
         }
     }
 
-    /// Removes what is left of drivers of ours. One whose name is not known yet mostly has its id
-    /// for a name.
+    /// Removes what is left of drivers of ours.
     fn sweep(
         &mut self,
         records: &BTreeMap<String, Written>,
         mut names: BTreeSet<DriverName>,
         found: Vec<String>,
     ) {
-        let drivers = self.settings.drivers.iter();
-        let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
-        names.extend(given.chain(found).flat_map(DriverName::try_from));
+        names.extend(names_of(&self.settings, found));
         let kept = records
             .values()
             .map(|written| &written.record)

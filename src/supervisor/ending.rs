@@ -59,18 +59,24 @@ impl Supervisor {
                     self.withdraw(&id);
                 }
             }
-            Ending::Keep => {
-                let mut entries = self.entries.values();
-                if entries.any(|entry| entry.desk.has_visitors()) {
-                    self.hear_kubelets(sleep(LAST_ANSWERS)).await;
-                }
-            }
+            Ending::Keep => self.hear_last_calls().await,
         }
         self.save();
+        if let Some(runtime) = &self.runtime {
+            runtime.leave();
+        }
+    }
+
+    /// Lets those who are calling finish.
+    pub(super) async fn hear_last_calls(&mut self) {
+        let mut entries = self.entries.values();
+        if entries.any(|entry| entry.desk.has_visitors()) {
+            self.hear_kubelets(sleep(LAST_ANSWERS)).await;
+        }
     }
 
     /// Does the work, and meanwhile writes down what kubelets say and answers them.
-    async fn hear_kubelets<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn hear_kubelets<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -112,7 +118,7 @@ impl Supervisor {
     }
 
     /// Ends all that runs for a driver, and leaves what stands on disk alone.
-    fn forget(&mut self, id: &DriverId) {
+    pub(super) fn forget(&mut self, id: &DriverId) {
         drop(self.unfollow(id));
         self.names.retain(|_, holder| holder != id);
     }

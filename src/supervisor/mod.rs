@@ -14,6 +14,7 @@ mod leftovers;
 mod renaming;
 mod reports;
 mod requests;
+mod runtime;
 mod schedule;
 mod telling;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::beginning::names_of;
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
 use self::entry::{Entry, Followed};
@@ -47,6 +49,7 @@ use crate::memory;
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
+use crate::runtime::{RuntimeDir, RuntimeError};
 use crate::systemd::notifier::Notifier;
 use crate::watch::{Change, Watcher};
 
@@ -112,7 +115,11 @@ pub(crate) struct Supervisor {
     reporter: mpsc::UnboundedSender<Report>,
     reports: mpsc::UnboundedReceiver<Report>,
     /// Where the state is written; none where no runtime directory can be had.
-    state: Option<PathBuf>,
+    runtime: Option<RuntimeDir>,
+    /// Why the runtime directory that was deleted is not made again.
+    runtime_trouble: Option<String>,
+    /// Another instance has it.
+    evicted: Option<RuntimeError>,
     /// The root of the kubelet that last told us how a registration went.
     called_in: Option<PathBuf>,
     /// Links that were left to other instances, until their driver proves to be ours.
@@ -171,12 +178,21 @@ impl Supervisor {
     }
 
     /// Runs until it is told to stop.
-    pub(crate) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+    ///
+    /// # Errors
+    /// Another instance has taken the runtime directory.
+    pub(crate) async fn run(
+        mut self,
+        mut orders: mpsc::Receiver<Order>,
+    ) -> Result<(), RuntimeError> {
         if !self.is_ready() {
             self.ask_for_time();
         }
         loop {
             self.finish_turn();
+            if let Some(taken) = self.evicted.take() {
+                return Err(self.make_way(taken).await);
+            }
             let wake = self.started + (self.next_wake() - Moment::default());
             tokio::select! {
                 biased;
@@ -190,7 +206,13 @@ impl Supervisor {
                 () = sleep_until(wake) => self.wake(),
             }
         }
-        self.end().await;
+        // What another instance has taken up is not ours to withdraw.
+        self.hold_runtime();
+        match self.evicted.take() {
+            Some(taken) => drop(self.make_way(taken).await),
+            None => self.end().await,
+        }
+        Ok(())
     }
 
     fn now(&self) -> Moment {
@@ -237,6 +259,10 @@ impl Supervisor {
             self.watcher.resync();
             self.look_at(Change::Everything);
             self.remove_leftovers();
+            self.hold_runtime();
+            if self.evicted.is_some() {
+                return;
+            }
             self.looks.send_replace(());
             if now >= self.next_check {
                 self.next_check = now + CHECK;
@@ -253,7 +279,9 @@ impl Supervisor {
     }
 
     fn plan_resync(&mut self) {
-        let overdue = self.save_failing || !self.leftovers.is_empty();
+        // A directory that cannot be made is no more urgent than the slow look.
+        let writable = self.runtime_trouble.is_none();
+        let overdue = (self.save_failing && writable) || !self.leftovers.is_empty();
         let slow = if overdue || self.watcher.polled().next().is_some() {
             POLL
         } else {

@@ -18,6 +18,12 @@ pub(crate) enum Request {
         driver: String,
         done: oneshot::Sender<Result<(), String>>,
     },
+    /// Another instance leaves a driver to us.
+    TakeUp {
+        driver: String,
+        record: Box<Record>,
+        done: oneshot::Sender<Result<(), String>>,
+    },
     Reload(oneshot::Sender<Result<(), String>>),
 }
 
@@ -44,6 +50,11 @@ impl Supervisor {
         let gone = match request {
             Request::Status(answer) => answer.send(self.status()).is_err(),
             Request::Hand { hand, driver, done } => done.send(self.by_hand(hand, &driver)).is_err(),
+            Request::TakeUp {
+                driver,
+                record,
+                done,
+            } => done.send(self.take_up(&driver, &record)).is_err(),
             Request::Reload(done) => done.send(self.reload()).is_err(),
         };
         if gone {

@@ -40,7 +40,13 @@ impl Supervisor {
     }
 
     pub(super) fn save(&mut self) {
-        let Some(path) = &self.state else { return };
+        // Another instance's state is not overwritten.
+        self.hold_runtime();
+        let lost = self.runtime_trouble.is_some() || self.evicted.is_some();
+        self.unsaved = lost;
+        let Some(runtime) = self.runtime.as_ref().filter(|_| !lost) else {
+            return;
+        };
         let records = self
             .entries
             .iter()
@@ -52,7 +58,8 @@ impl Supervisor {
             self.layout.clone(),
             records.collect(),
         );
-        match state.save(path) {
+        let path = runtime.state();
+        match state.save(&path) {
             Ok(()) if std::mem::take(&mut self.save_failing) => {
                 tracing::info!(path = %path.display(), "the state can be written again");
             }
@@ -96,6 +103,9 @@ impl Supervisor {
         let mut line = self.drivers_line();
         if let Some(why) = &self.http_trouble {
             line += &format!("; http is not served: {why}");
+        }
+        if let Some(trouble) = &self.runtime_trouble {
+            line += &format!("; {trouble}");
         }
         line
     }
@@ -142,8 +152,9 @@ impl Supervisor {
         let http = http.map(|why| format!("http is not served: {why}"));
         let unseen = self.kubelets.are_unseen() && !self.layout.one_directory();
         let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
+        let runtime = self.runtime_trouble.clone();
         let notes = refused.into_iter().chain(polled).chain(http);
-        notes.chain(unseen).collect()
+        notes.chain(runtime).chain(unseen).collect()
     }
 
     pub(super) fn refresh(&mut self, id: &DriverId) {

@@ -18,6 +18,7 @@ use crate::identity::Identity;
 use crate::kubelet::Process;
 use crate::link::layout::{Layout, Slot};
 use crate::name::DriverName;
+use crate::runtime::RuntimeDir;
 use crate::state::{Origin, State, Written};
 
 const ID: &str = "a.test";
@@ -34,6 +35,7 @@ fn settings(root: &Path) -> Settings {
     let sources = Sources {
         config: Some(file),
         default_config: None,
+        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };
@@ -83,7 +85,7 @@ impl Departed {
         fs::create_dir_all(layout.kubelet_dir()).unwrap();
         let link = layout.link(&name, Slot::default());
         symlink(layout.target(&name), &link).unwrap();
-        let state = root.join("state.json");
+        let runtime = RuntimeDir::take(root).unwrap();
         let written = Written {
             record: held(&name, &link),
             origin: Some(Origin::Discovery),
@@ -92,11 +94,11 @@ impl Departed {
         };
         let records = BTreeMap::from([(ID.to_owned(), written)]);
         State::new(BTreeMap::new(), None, None, layout.clone(), records)
-            .save(&state)
+            .save(&runtime.state())
             .unwrap();
         let reread = Box::new(|| Err(String::new()));
         Departed {
-            supervisor: Supervisor::start(settings, reread, Some(state)).await,
+            supervisor: Supervisor::start(settings, reread, Some(runtime)).await,
             link,
             socket: layout.socket(&name),
         }
@@ -119,7 +121,7 @@ async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
         assert!(!link.is_symlink() && !socket.exists(), "late");
     };
     tokio::select! {
-        () = supervisor.run(taken) => panic!("nobody told it to stop"),
+        _ = supervisor.run(taken) => panic!("nobody told it to stop"),
         () = watched => {}
     }
 }

@@ -4,9 +4,12 @@
 //! blocks would take the kubelet's answers down with it.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::io;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -127,7 +130,7 @@ fn send(states: &[NotifyState<'_>]) -> Told {
 
 /// As sd_notify::notify, which would wait for room.
 fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+    let Some(named) = env::var_os("NOTIFY_SOCKET") else {
         return Ok(());
     };
     let mut message = String::new();
@@ -136,6 +139,14 @@ fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
     }
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
-    socket.connect(path)?;
+    socket.connect_addr(&address(&named)?)?;
     socket.send(message.as_bytes()).map(drop)
+}
+
+/// Where `NOTIFY_SOCKET` points: a path, or a name in the abstract namespace after an `@`.
+fn address(named: &OsStr) -> io::Result<SocketAddr> {
+    match named.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(named),
+    }
 }

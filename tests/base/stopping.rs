@@ -5,7 +5,7 @@ use std::fs;
 use bed::{Layout, NotifySocket, TestKubelet};
 use nix::sys::signal::Signal;
 
-use crate::scene::{NAME, SOON, Scene, in_both_layouts, is_nothing, nothing_since};
+use crate::scene::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, nothing_since, stderr};
 
 /// A registered driver under a registrar with this `on_stop`, run by systemd or not.
 fn registered(
@@ -110,4 +110,71 @@ fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
         let socket = scene.node.reg_socket(NAME);
         bed::eventually("the socket goes", SOON, || is_nothing(&socket));
     });
+}
+
+/// As the package does it when it is removed, after it has stopped the unit.
+#[test]
+fn what_was_kept_is_withdrawn_when_the_package_goes() {
+    in_both_layouts(|layout| {
+        let (mut scene, _driver, kubelet, _notify) = registered(layout, "keep", true);
+        scene.registrar.stop();
+        assert!(!is_nothing(&scene.node.link(NAME)));
+        scene.registrar.succeed(&["clean-up"]);
+        assert!(is_nothing(&scene.node.link(NAME)));
+        assert!(is_nothing(&scene.node.reg_socket(NAME)));
+        kubelet.wait_deregistered(NAME, SOON);
+        // Nothing is left to do, which is no failure; and nothing is remembered that would keep the
+        // driver away when the package comes back.
+        scene.registrar.succeed(&["clean-up"]);
+        scene.registrar.start();
+        kubelet.wait_registered(NAME, SOON);
+        scene.phase(NAME, "registered");
+    });
+}
+
+#[test]
+fn what_a_crash_left_goes_with_the_package_by_the_state_or_else_by_the_configuration() {
+    in_both_layouts(|layout| {
+        for lost in ["state.json", "config.toml"] {
+            let (mut scene, _driver, kubelet, _notify) = registered(layout, "keep", true);
+            scene.registrar.kill9();
+            match lost {
+                "state.json" => fs::remove_dir_all(scene.node.runtime_dir()).unwrap(),
+                _ => scene.node.write_config("nonsense = 1\n"),
+            }
+            scene.registrar.run_cli(["clean-up"]);
+            assert!(is_nothing(&scene.node.link(NAME)), "without {lost}");
+            assert!(is_nothing(&scene.node.reg_socket(NAME)), "without {lost}");
+            kubelet.wait_deregistered(NAME, SOON);
+        }
+    });
+}
+
+#[test]
+fn a_daemon_that_runs_is_not_cleaned_up_after() {
+    let (scene, _driver, kubelet, _notify) = registered(Layout::TwoDirectories, "keep", true);
+    let mark = kubelet.mark();
+    let output = scene.registrar.run_cli(["clean-up"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let pid = scene.registrar.pid();
+    assert!(
+        stderr(&output).contains(&format!("pid {pid} holds")),
+        "{output:?}"
+    );
+    nothing_since(&kubelet, mark);
+    scene.phase(NAME, "registered");
+}
+
+#[test]
+fn what_is_not_ours_stays_when_the_package_goes() {
+    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    fs::create_dir_all(scene.node.registry_dir()).unwrap();
+    // A driver of another instance that is down for a moment, and a file in our driver's place.
+    bed::dead_socket(&scene.node.reg_socket(OTHER));
+    std::os::unix::fs::symlink(scene.node.reg_socket(OTHER), scene.node.link(OTHER)).unwrap();
+    fs::write(scene.node.link(NAME), "a file").unwrap();
+    let _stranger = bed::Stranger::silent(&scene.node.reg_socket(NAME));
+    let before = scene.files();
+    scene.registrar.succeed(&["clean-up"]);
+    assert_eq!(scene.files(), before);
 }

@@ -9,9 +9,19 @@ use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene};
 
 /// A scene that systemd would run, with this `[service]` table; not started yet.
 fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {
+    told_through(drivers, service, |scene| {
+        NotifySocket::bind(scene.node.root().join("notify"))
+    })
+}
+
+fn told_through(
+    drivers: &[&str],
+    service: &str,
+    bind: impl Fn(&Scene) -> NotifySocket,
+) -> (Scene, NotifySocket) {
     let more = format!("[service]\n{service}\n");
     let scene = Scene::new(Layout::TwoDirectories, drivers, &more);
-    let notify = NotifySocket::bind(scene.node.root().join("notify"));
+    let notify = bind(&scene);
     (scene.with_env("NOTIFY_SOCKET", notify.path()), notify)
 }
 
@@ -39,6 +49,24 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
         told.then_some(()).ok_or(format!("{status:?}"))
     });
     assert_eq!(notify.count("READY=1"), 1);
+}
+
+/// As systemd before 229 has it, and a container manager that has no file to share.
+#[test]
+fn an_abstract_notify_socket_is_told_everything_too() {
+    let (scene, notify) = told_through(&[NAME], "", |scene| {
+        NotifySocket::bind_abstract(scene.node.root().to_str().unwrap())
+    });
+    let mut scene = scene.with_env("WATCHDOG_USEC", "2000000");
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    notify.wait_for("WATCHDOG=1", SOON);
+    let _driver = scene.node.driver(NAME);
+    notify.wait_for_status("the link is there", SOON);
+    scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
+    notify.wait_for("RELOADING=1", SOON);
+    assert_eq!(scene.registrar.stop().code(), Some(0));
+    notify.wait_for("STOPPING=1", SOON);
 }
 
 #[test]

@@ -69,4 +69,15 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
     assert!(scene.registrar.logs().contains(words));
+    // What was found counts where the kubelet would look twice.
+    let below = scene.node.kubelet_registry_dir().join("ours");
+    let ours = format!("registry_dir = {:?}", scene.node.registry_dir());
+    let nested = config.replace(&ours, &format!("registry_dir = {below:?}"));
+    scene.node.write_config(&nested);
+    for command in ["check", "reload"] {
+        let output = scene.registrar.run_cli([command]);
+        assert_eq!(output.status.code(), Some(78), "{command}: {output:?}");
+    }
+    scene.phase(NAME, "registered");
+    assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
 }

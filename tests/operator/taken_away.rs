@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 
 use bed::{NotifySocket, eventually};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::request::wait_code;
 use crate::scene::{NAME, SOON, Scene, stdout};
@@ -39,14 +41,28 @@ fn a_control_socket_that_cannot_be_made_anew_is_told_of_once() {
     let (mut scene, notify) = started(|_| String::new());
     let runtime = scene.node.runtime_dir();
     let aside = runtime.with_extension("aside");
-    fs::rename(&runtime, &aside).unwrap();
+    // Without the file in its way the directory would be made again.
+    fs::write(&aside, "in the way").unwrap();
+    exchange(&runtime, &aside);
     let signs = notify.count("WATCHDOG=1");
     eventually("it looked", SOON, || notify.count("WATCHDOG=1") > signs + 2);
     let told = |logs: String| logs.matches("do not reach the daemon").count();
     assert_eq!(told(scene.registrar.logs()), 1);
     assert!(scene.registrar.is_running());
-    fs::rename(&aside, &runtime).unwrap();
+    exchange(&runtime, &aside);
     scene.phase(NAME, "waiting-for-driver");
+    eventually("it is over", SOON, || {
+        let status = notify.status().unwrap();
+        (!status.contains("do not reach"))
+            .then_some(())
+            .ok_or(status)
+    });
+}
+
+/// Gives each of two files the other's name, so that neither is missing in between.
+fn exchange(one: &Path, other: &Path) {
+    let flags = RenameFlags::RENAME_EXCHANGE;
+    renameat2(AT_FDCWD, one, AT_FDCWD, other, flags).unwrap();
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod leftovers;
 mod matrix;
 mod owners;
 mod refused;
+mod runtime_dir;
 mod scene;
 mod stand_in;
 mod state_file;

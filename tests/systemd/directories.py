@@ -3,7 +3,7 @@
 import shutil
 
 from check import check
-from node import DRIVER, KUBELET, PROGRAM, UNIT
+from node import DRIVER, KUBELET, PROGRAM, RUNTIME, UNIT
 
 # Hidden or read-only in the sandbox.
 REFUSED = ("/home", "/root", "/tmp", "/var/tmp", "/usr", "/etc", "/boot")
@@ -152,6 +152,20 @@ def a_driver_of_another_user_needs_the_drop_in_of_the_examples(node):
         node.configure(None, "60-foreign.toml")
         node.settle()
         node.systemctl("stop", "foreign")
+
+
+@check
+def a_deleted_runtime_directory_is_made_again_within_the_sandbox(node):
+    node.settle()
+
+    def delete():
+        shutil.rmtree(node.path(RUNTIME))
+        assert node.status() is None, "nothing was deleted"
+        node.wait_phase("registered")
+
+    node.unnoticed(delete)
+    assert (node.path(RUNTIME) / "state.json").exists()
+    node.unnoticed(lambda: node.systemctl("restart", UNIT))
 
 
 @check

@@ -211,17 +211,35 @@ def the_watchdog_leaves_a_healthy_daemon_alone(node):
 
 
 @check
-def the_environment_files_reach_the_daemon(node):
+def the_environment_files_reach_the_daemon_and_the_commands_alike(node):
     node.settle()
     name = "node-storage-driver-registrar"
     shipped = node.path(f"/etc/default/{name}").read_text()
-    node.write(f"/etc/default/{name}", "NSDR_LOG__LEVEL=debug\n")
-    node.write(f"/etc/sysconfig/{name}", "NSDR_SERVICE__READY_TIMEOUT=7s\n")
+    # With all that systemd allows in such a file, so that both read it in the same way.
+    node.write(
+        f"/etc/default/{name}",
+        "# A comment\n\n ; and another\n NSDR_LOG__LEVEL = 'de''bug' \nNSDR_SERVICE__ON_STOP=keep\n",
+    )
+    node.write(
+        f"/etc/sysconfig/{name}",
+        'NSDR_SERVICE__READY_TIMEOUT=7\\\ns  \nNSDR_SERVICE__ON_STOP=a"u"\n'
+        'NSDR_SERVICE__ON_STOP="au\\\nto"\nexport NSDR_HTTP__LISTEN=unix:/nowhere\n',
+    )
     try:
         node.systemctl("restart", UNIT)
         environment = node.path(f"/proc/{node.pid()}/environ").read_text().split("\0")
         assert "NSDR_LOG__LEVEL=debug" in environment, environment
         assert "NSDR_SERVICE__READY_TIMEOUT=7s" in environment, environment
+        assert "NSDR_SERVICE__ON_STOP=auto" in environment, environment
+        said = node.run(PROGRAM, "config").stdout.splitlines()
+        for key, value, directory, variable in (
+            ("log.level", "debug", "default", "NSDR_LOG__LEVEL"),
+            ("service.ready_timeout", "7s", "sysconfig", "NSDR_SERVICE__READY_TIMEOUT"),
+            ("service.on_stop", "auto", "sysconfig", "NSDR_SERVICE__ON_STOP"),
+        ):
+            line = next(line for line in said if line.startswith(f"{key} "))
+            assert line.startswith(f'{key} = "{value}"'), line
+            assert line.endswith(f"# from /etc/{directory}/{name} ({variable})"), line
     finally:
         node.write(f"/etc/default/{name}", shipped)
         node.path(f"/etc/sysconfig/{name}").unlink()

@@ -1,9 +1,11 @@
 """Upgrade, removal and purge of the .deb; the scripts of the .rpm as far as Debian runs them."""
 
 from check import check
+from container import eventually
 from node import CONFIG, DRIVER, RUNTIME, UNIT
 
 NAME = "node-storage-driver-registrar"
+KEEP = "60-keep.toml"
 EDIT = "\n# an operator was here\n"
 
 
@@ -43,14 +45,58 @@ def an_upgrade_leaves_a_disabled_unit_disabled_and_stopped(node):
     assert state == {"ActiveState": "inactive", "UnitFileState": "disabled"}, state
 
 
+def is_withdrawn(node):
+    left = [str(path) for path in (node.link(), node.socket()) if path.is_symlink() or path.exists()]
+    assert not left, f"still there: {left}"
+    node.wait_deregistered()
+
+
+# How the daemon ends before the package goes: by the package itself, before it, or not by itself.
+ENDINGS = {
+    "running": lambda node: None,
+    "stopped": lambda node: node.systemctl("stop", UNIT),
+    "killed": lambda node: (
+        node.drop_in("[Service]\nRestart=no\n"),
+        node.systemctl("kill", "-s", "KILL", UNIT),
+        eventually("it has ended", lambda: not node.is_active()),
+    ),
+}
+
+
+def is_withdrawn_by_removal_although_it_is_to_be_kept(node, remove, install):
+    for how, end in ENDINGS.items():
+        node.settle()
+        node.configure('[service]\non_stop = "keep"\n', KEEP)
+        try:
+            node.systemctl("restart", UNIT)
+            node.wait_phase("registered")
+            node.unnoticed(lambda: end(node))
+            assert node.link().is_symlink(), f"{how}: it was not kept"
+            remove()
+            is_withdrawn(node)
+        finally:
+            node.configure(None, KEEP)
+            node.drop_in(None)
+        # Nobody has withdrawn the driver by hand.
+        install()
+        node.settle()
+
+
+@check
+def removal_deregisters_also_what_is_to_be_kept(node):
+    is_withdrawn_by_removal_although_it_is_to_be_kept(
+        node,
+        lambda: node.run("dpkg", "-r", NAME, timeout=120),
+        lambda: node.run("dpkg", "-i", node.next_deb, timeout=120),
+    )
+
+
 @check
 def removal_deregisters_and_keeps_the_configuration(node):
     node.settle()
     node.run("dpkg", "-r", NAME, timeout=120)
-    left = [str(path) for path in (node.link(), node.socket()) if path.is_symlink() or path.exists()]
     assert node.path(f"{CONFIG}/config.toml").exists(), "the configuration is gone"
-    assert not left, f"still there: {left}"
-    node.wait_deregistered()
+    is_withdrawn(node)
 
 
 @check
@@ -100,6 +146,15 @@ def an_upgrade_of_the_rpm_is_not_noticed_and_keeps_an_edited_configuration(node)
     assert node.is_active() and node.pid() != before, "it was not restarted"
     assert EDIT in node.path(f"{CONFIG}/config.toml").read_text(), "the edit is gone"
     assert node.show("UnitFileState")["UnitFileState"] == "enabled"
+
+
+@check
+def erasing_the_rpm_deregisters_also_what_is_to_be_kept(node):
+    def install():
+        rpm(node, "-i", node.next_rpm)
+        node.systemctl("enable", UNIT)
+
+    is_withdrawn_by_removal_although_it_is_to_be_kept(node, lambda: rpm(node, "-e", NAME), install)
 
 
 @check

@@ -25,6 +25,7 @@ fn settings(toml: &str) -> Settings {
     let sources = Sources {
         config: Some(file),
         default_config: None,
+        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };
@@ -79,6 +80,7 @@ fn the_printed_configuration_gives_the_settings_that_the_flags_give() {
         let mut sources = Sources {
             config: None,
             default_config: None,
+            environment_files: Vec::new(),
             environment: Vec::new(),
             overrides: Overrides::default(),
         };

@@ -7,6 +7,7 @@ fn sources(config: Option<PathBuf>) -> Sources {
     Sources {
         config,
         default_config: Some("/nowhere/config.toml".into()),
+        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     }

@@ -91,6 +91,23 @@ fn a_root_too_deep_for_a_pinned_name_is_refused_when_it_is_found() {
 }
 
 #[test]
+fn a_registry_below_the_kubelets_is_refused_when_its_root_is_found() {
+    let below = "/var/lib/k0s/kubelet/plugins_registry/ours";
+    let bench = Bench::with(&format!(
+        "registry_dir = '{below}'\n[kubelet]\nroot_dir = 'auto'"
+    ));
+    let mut loaded = bench.load();
+    let error = loaded
+        .resolve_kubelet_root(PathBuf::from("/var/lib/k0s/kubelet"), String::new())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(&format!("registry_dir = \"{below}\"")),
+        "{error}"
+    );
+}
+
+#[test]
 fn http_listens_on_an_address_or_a_socket_or_not_at_all() {
     let listen = |text: &str| settings(&format!("http.listen = '{text}'")).http.listen;
     assert_eq!(listen(""), None);

@@ -7,6 +7,7 @@ mod meaning;
 mod random;
 mod shipped;
 mod sources;
+mod unit_environment;
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,6 +27,7 @@ impl Bench {
         let sources = Sources {
             config: None,
             default_config: Some(dir.path().join("config.toml")),
+            environment_files: Vec::new(),
             environment: Vec::new(),
             overrides: Overrides::default(),
         };

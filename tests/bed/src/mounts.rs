@@ -40,9 +40,10 @@ impl Mounts {
         self.mounted.push(at.to_owned());
     }
 
-    /// A directory once more, at another place.
+    /// A directory at a second place.
     pub fn bind(&mut self, what: &Path, at: &Path) {
-        mount(Some(what), at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+        let flags = MsFlags::MS_BIND;
+        mount(Some(what), at, None::<&str>, flags, None::<&str>)
             .unwrap_or_else(|error| panic!("bind {}: {error}", at.display()));
         self.mounted.push(at.to_owned());
     }

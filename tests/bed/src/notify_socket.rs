@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::Shutdown;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -46,6 +47,17 @@ impl NotifySocket {
     pub fn bind(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let socket = UnixDatagram::bind(&path).unwrap();
+        Self::listen(path, socket)
+    }
+
+    /// Binds an abstract socket, which no file stands for; `NOTIFY_SOCKET` has an `@` before its name.
+    pub fn bind_abstract(name: &str) -> Self {
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let socket = UnixDatagram::bind_addr(&address).unwrap();
+        Self::listen(PathBuf::from(format!("@{name}")), socket)
+    }
+
+    fn listen(path: PathBuf, socket: UnixDatagram) -> Self {
         let shared = Arc::<Shared>::default();
         let thread = thread::spawn({
             let socket = socket.try_clone().unwrap();

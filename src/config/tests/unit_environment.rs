@@ -1,0 +1,85 @@
+//! The files that the unit takes its variables from.
+
+use super::*;
+use crate::config::{LogLevel, UNIT_ENVIRONMENT};
+
+/// With two such files, as far as they are given.
+fn bench(first: Option<&str>, second: Option<&str>) -> Bench {
+    let mut bench = Bench::new();
+    for (name, text) in [("default", first), ("sysconfig", second)] {
+        bench.sources.environment_files.push(bench.path(name));
+        if let Some(text) = text {
+            bench = bench.file(name, text);
+        }
+    }
+    bench
+}
+
+fn level(bench: &Bench) -> LogLevel {
+    bench.load().settings.log.level
+}
+
+#[test]
+fn are_those_of_the_shipped_unit_in_its_order() {
+    let unit = include_str!("../../../systemd/node-storage-driver-registrar.service");
+    let named = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("EnvironmentFile=-"));
+    assert_eq!(named.collect::<Vec<_>>(), UNIT_ENVIRONMENT);
+}
+
+#[test]
+fn win_over_files_in_their_order_and_lose_against_the_environment_and_flags() {
+    assert_eq!(level(&bench(None, None)), LogLevel::Info);
+    let set = |level: &str| format!("NSDR_LOG__LEVEL={level}\n");
+    let both = bench(Some(&set("warn")), Some(&set("debug")));
+    assert_eq!(level(&both), LogLevel::Debug);
+    let both = both.file("config.toml", "log.level = 'error'");
+    assert_eq!(level(&both), LogLevel::Debug);
+    let both = both.variable("NSDR_LOG__LEVEL", "trace");
+    assert_eq!(level(&both), LogLevel::Trace);
+    let both = both.flag("--log-level", &["log", "level"], "info");
+    assert_eq!(level(&both), LogLevel::Info);
+}
+
+#[test]
+fn are_not_read_with_a_configuration_that_is_named() {
+    let mut bench = bench(Some("NSDR_LOG__LEVEL=debug"), None).file("mine.toml", "");
+    bench.sources.config = Some(bench.path("mine.toml"));
+    assert_eq!(level(&bench), LogLevel::Info);
+}
+
+#[test]
+fn are_named_where_a_value_or_a_fault_comes_from_them() {
+    let well = bench(
+        None,
+        Some("NSDR_LOG__LEVEL=debug\nNSDR_PORT=tcp://10.0.0.1:80"),
+    );
+    let from = format!(
+        "# from {} (NSDR_LOG__LEVEL)",
+        well.path("sysconfig").display()
+    );
+    let said = well.load().explain();
+    assert!(said.contains(&from), "{said}");
+    for (text, fault) in [
+        (
+            "NSDR_LOG__LEVEL=loud",
+            "DIR/default (NSDR_LOG__LEVEL): log.level = \"loud\": must be ",
+        ),
+        (
+            "NSDR_LOG_LEVEL=info",
+            "DIR/default (NSDR_LOG_LEVEL): log_level = \"info\": \
+             unknown key, did you mean NSDR_LOG__LEVEL?",
+        ),
+        (
+            "NSDR_DRIVERS__A=1",
+            "DIR/default (NSDR_DRIVERS__A) = \"1\": a driver cannot be set by the environment",
+        ),
+    ] {
+        let told = bench(Some(text), None).fault();
+        assert!(told.starts_with(fault), "{told}");
+    }
+    // systemd passes over all of it then; nobody wants that.
+    let bench = bench(None, None).file("default", b"NSDR_LOG__LEVEL=\xff".as_slice());
+    assert_eq!(bench.fault(), "DIR/default: line 1, column 17: not UTF-8");
+}

@@ -1,0 +1,156 @@
+//! The runtime directory is deleted while the daemon runs: it is made again, unless another instance
+//! was faster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use bed::{Layout, Node, NotifySocket, Registrar, Release, eventually};
+
+use crate::scene::{KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet};
+
+/// Wake-ups are counted for so long.
+const WINDOW: Duration = Duration::from_secs(10);
+/// A look each second would be twice as many.
+const FEW: u64 = 10;
+/// Not /tmp: every directory on the way is watched, and in /tmp other tests are at work.
+const BASE: &str = "/var/tmp";
+
+/// What somebody deletes.
+#[derive(Clone, Copy, Debug)]
+enum Deleted {
+    Directory,
+    Lock,
+}
+
+impl Deleted {
+    const ALL: [Deleted; 2] = [Deleted::Directory, Deleted::Lock];
+
+    fn delete(self, scene: &Scene) {
+        match self {
+            Deleted::Directory => fs::remove_dir_all(scene.node.runtime_dir()).unwrap(),
+            Deleted::Lock => fs::remove_file(in_runtime(scene, "lock")).unwrap(),
+        }
+    }
+}
+
+/// A node where little else happens, with everything set and the registrar not started yet.
+fn quiet() -> Scene {
+    let node = Node::below(Path::new(BASE), Layout::TwoDirectories);
+    let settings = kubelet(&node, Release::V1_36);
+    Scene::with(node, settings, KEEP)
+}
+
+fn in_runtime(scene: &Scene, file: &str) -> PathBuf {
+    scene.node.runtime_dir().join(file)
+}
+
+/// How often the daemon wakes up while nobody asks it anything.
+fn wakeups(registrar: &Registrar) -> u64 {
+    // What has just happened may have an echo.
+    thread::sleep(Duration::from_secs(1));
+    let before = registrar.wakeups();
+    thread::sleep(WINDOW);
+    registrar.wakeups() - before
+}
+
+/// A second instance with the directories of the scene.
+fn second(scene: &Scene) -> Registrar {
+    Registrar::new(PROGRAM, &scene.node)
+}
+
+#[test]
+fn what_is_deleted_of_the_runtime_directory_is_made_again() {
+    for_each(&Deleted::ALL, |deleted| {
+        let scene = quiet().started();
+        let mark = scene.kubelet.mark();
+        deleted.delete(&scene);
+        eventually("lock, state and control socket are back", SOON, || {
+            ["lock", "state.json", "control.sock"]
+                .iter()
+                .all(|file| is_there(&in_runtime(&scene, file)))
+        });
+        scene.wait_phase("registered");
+        let output = second(&scene).run_cli(["run"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let pid = scene.registrar.pid();
+        assert!(said.contains(&format!("pid {pid} holds")), "{said}");
+        let woken = wakeups(&scene.registrar);
+        assert!(woken < FEW, "{woken} wake-ups");
+        scene.ends_registered(mark, 0, 0);
+    });
+}
+
+#[test]
+fn the_state_that_is_written_again_is_worth_as_much_as_the_first() {
+    let mut scene = Scene::registered(Release::V1_36);
+    Deleted::Directory.delete(&scene);
+    let state = in_runtime(&scene, "state.json");
+    eventually("the state is back", SOON, || is_there(&state));
+    let mark = scene.kubelet.mark();
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.ends_registered(mark, 0, 0);
+}
+
+#[test]
+fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
+    let mut scene = quiet();
+    let notify = NotifySocket::bind(scene.node.root().join("notify"));
+    scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
+    let mut scene = scene.started();
+    let mark = scene.kubelet.mark();
+    Deleted::Directory.delete(&scene);
+    fs::write(scene.node.runtime_dir(), "in the way").unwrap();
+    let words = "cannot make the runtime directory";
+    notify.wait_for_status(words, SOON);
+    let woken = wakeups(&scene.registrar);
+    assert!(woken < FEW, "{woken} wake-ups");
+    // Also while there is something to be written.
+    scene.driver.kill();
+    scene.driver.restart(bed::Behaviour::named(NAME));
+    scene.kubelet.restart();
+    scene.kubelet.wait_registered(NAME, SOON);
+    let woken = wakeups(&scene.registrar);
+    assert!(woken < FEW, "{woken} wake-ups");
+    fs::remove_file(scene.node.runtime_dir()).unwrap();
+    scene.wait_phase("registered");
+    eventually("the status no longer tells", SOON, || {
+        let status = notify.status().unwrap();
+        (!status.contains(words)).then_some(()).ok_or(status)
+    });
+    let logs = scene.registrar.logs();
+    let told = logs.lines().filter(|line| line.contains(words));
+    assert_eq!(told.count(), 1, "{logs}");
+    assert!(scene.kubelet.counts_since(mark).deregistrations == 0);
+}
+
+#[test]
+fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_registered() {
+    for_each(&Deleted::ALL, |deleted| {
+        // Not "keep": what the other one looks after is not withdrawn by any setting.
+        let mut scene = Scene::set(Release::V1_36, "[service]\non_stop = \"withdraw\"\n").started();
+        let mark = scene.kubelet.mark();
+        deleted.delete(&scene);
+        let mut second = second(&scene);
+        second.start();
+        eventually("the second has the lock", SOON, || {
+            let held = fs::read_to_string(in_runtime(&scene, "lock"));
+            held.is_ok_and(|pid| pid.trim() == second.pid().to_string())
+        });
+        assert_eq!(scene.registrar.wait_exit(SOON).code(), Some(1));
+        let logs = scene.registrar.logs();
+        let pid = second.pid();
+        assert!(logs.contains(&format!("pid {pid} holds")), "{logs}");
+        std::mem::swap(&mut scene.registrar, &mut second);
+        scene.ends_registered(mark, 0, 0);
+        assert!(is_there(&scene.link()) && is_there(&scene.node.reg_socket(NAME)));
+        // The control socket and the state are the second one's.
+        let mark = scene.kubelet.mark();
+        scene.registrar.kill9();
+        scene.registrar.start();
+        scene.ends_registered(mark, 0, 0);
+    });
+}

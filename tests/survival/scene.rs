@@ -26,6 +26,8 @@ pub(crate) struct Scene {
     pub(crate) registrar: Registrar,
     pub(crate) kubelet: KubeletProcess,
     pub(crate) driver: FakeDriver,
+    /// Under which the registrar has it.
+    pub(crate) id: &'static str,
     pub(crate) node: Node,
 }
 
@@ -52,6 +54,7 @@ impl Scene {
                 node.csi_socket(NAME),
                 Behaviour::named(NAME),
             ),
+            id: NAME,
             node,
         }
     }
@@ -92,7 +95,7 @@ impl Scene {
         what: &str,
         wanted: impl Fn(&DriverStatus) -> bool,
     ) -> DriverStatus {
-        wait_driver(&self.registrar, what, wanted)
+        wait_id(&self.registrar, self.id, what, wanted)
     }
 
     /// Waits until nothing has come of anything at the kubelet for longer than our first timer,
@@ -161,11 +164,21 @@ pub(crate) fn wait_driver(
     what: &str,
     wanted: impl Fn(&DriverStatus) -> bool,
 ) -> DriverStatus {
+    wait_id(registrar, NAME, what, wanted)
+}
+
+#[track_caller]
+fn wait_id(
+    registrar: &Registrar,
+    id: &str,
+    what: &str,
+    wanted: impl Fn(&DriverStatus) -> bool,
+) -> DriverStatus {
     let start = Instant::now();
     loop {
         let late = start.elapsed() >= SOON;
         let status = registrar.status();
-        let driver = status.as_ref().and_then(|status| status.driver(NAME));
+        let driver = status.as_ref().and_then(|status| status.driver(id));
         match driver {
             Some(driver) if wanted(driver) => return driver.clone(),
             _ if late => panic!("not within {SOON:?}: {what}; last seen: {status:#?}"),

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use bed::driver::{Answer, Behaviour, Closing};
 use bed::kubelet::Event as Seen;
-use bed::{Release, eventually, identity};
+use bed::{FakeDriver, Release, eventually, identity};
 use nix::sys::signal::Signal;
 use tonic::Code;
 
 use crate::scene::{KEEP, NAME, SOON, Scene, is_there, reason};
+
+/// Another id, with another directory.
+const ELSEWHERE: &str = "elsewhere";
 
 /// The rows of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +22,8 @@ pub(super) enum Event {
     OurKill,
     DriverRestart,
     ServerEndsConnections,
+    LimitChanges,
+    IdRenamed,
     RegSockDeleted,
     RegistryReplaced,
     KubeletRestart,
@@ -28,6 +33,7 @@ pub(super) enum Event {
     LinkRemovedWithoutDriver,
     LinkReplacedWithoutUs,
     OtherNodeId,
+    DriverMoves,
     NotifyLost,
     KilledDuringTheCall,
     KubeletDirectoryReplaced,
@@ -35,11 +41,13 @@ pub(super) enum Event {
 }
 
 impl Event {
-    pub(super) const ALL: [Event; 17] = [
+    pub(super) const ALL: [Event; 20] = [
         Event::OurStopAndStart,
         Event::OurKill,
         Event::DriverRestart,
         Event::ServerEndsConnections,
+        Event::LimitChanges,
+        Event::IdRenamed,
         Event::RegSockDeleted,
         Event::RegistryReplaced,
         Event::KubeletRestart,
@@ -49,6 +57,7 @@ impl Event {
         Event::LinkRemovedWithoutDriver,
         Event::LinkReplacedWithoutUs,
         Event::OtherNodeId,
+        Event::DriverMoves,
         Event::NotifyLost,
         Event::KilledDuringTheCall,
         Event::KubeletDirectoryReplaced,
@@ -61,6 +70,10 @@ impl Event {
             Event::OurKill => "our kill -9 and start",
             Event::DriverRestart => "driver restarts, same as before",
             Event::ServerEndsConnections => "driver's server closes idle connections",
+            Event::LimitChanges => {
+                "driver's volume limit changes while it runs, our kill -9 and start"
+            }
+            Event::IdRenamed => "driver's id renamed in the configuration, reload",
             Event::RegSockDeleted => "reg.sock deleted",
             Event::RegistryReplaced => "our registry_dir deleted and made anew",
             Event::KubeletRestart => "kubelet restarts",
@@ -72,6 +85,7 @@ impl Event {
             Event::LinkRemovedWithoutDriver => "link removed while the driver is down",
             Event::LinkReplacedWithoutUs => "link replaced while we are down",
             Event::OtherNodeId => "driver restarts with another node id",
+            Event::DriverMoves => "driver comes back in another directory",
             Event::NotifyLost => "first registration, Notify lost",
             Event::KilledDuringTheCall => "first registration, our kill -9 before Notify",
             Event::KubeletDirectoryReplaced => {
@@ -89,6 +103,8 @@ impl Event {
             | Event::OurKill
             | Event::DriverRestart
             | Event::ServerEndsConnections
+            | Event::LimitChanges
+            | Event::IdRenamed
             | Event::RegSockDeleted
             | Event::RegistryReplaced => (0, 0),
             // The first registration is one of them where the event is at its start.
@@ -101,6 +117,7 @@ impl Event {
             | Event::LinkRemovedWithoutDriver
             | Event::LinkReplacedWithoutUs
             | Event::OtherNodeId
+            | Event::DriverMoves
             | Event::KubeletDirectoryReplaced => (1, 1),
             // Before 1.36 the kubelet holds a registration that nobody knows of, and will not say
             // so again; from 1.36 on it takes it back by itself.
@@ -181,6 +198,36 @@ impl Event {
                     SOON,
                     |event| matches!(event, Seen::Register { node_id, .. } if node_id == "node-2"),
                 );
+            }
+            Event::LimitChanges => {
+                scene.driver.change(Behaviour {
+                    max_volumes: 5,
+                    ..Behaviour::named(NAME)
+                });
+                scene.registrar.kill9();
+                scene.registrar.start();
+                scene.wait_reason("a volume limit of 5");
+            }
+            Event::IdRenamed => {
+                let socket = scene.node.csi_socket(NAME);
+                let table = format!("{KEEP}[drivers.{ELSEWHERE:?}]\ncsi_socket = {socket:?}\n");
+                scene.node.write_default_config(&[], &table);
+                scene.command(&["reload"]);
+                scene.id = ELSEWHERE;
+            }
+            Event::DriverMoves => {
+                scene.node.write_default_config(&[NAME, ELSEWHERE], KEEP);
+                scene.command(&["reload"]);
+                scene.lose_driver();
+                scene.driver = FakeDriver::start_in_new_directory(
+                    scene.node.csi_socket(ELSEWHERE),
+                    Behaviour::named(NAME),
+                );
+                scene.id = ELSEWHERE;
+                let endpoint = scene.driver.path().display().to_string();
+                eventually("the kubelet has it there", SOON, || {
+                    scene.kubelet.registered().get(NAME) == Some(&endpoint)
+                });
             }
             Event::NotifyLost => {
                 scene.kubelet.fault(|faults| faults.lose_notify = 1);

@@ -28,12 +28,12 @@ fn earliest(by_clock: SystemTime, by_files: &[Option<SystemTime>]) -> Option<Sys
         let since_1970 = time.duration_since(UNIX_EPOCH);
         since_1970.is_ok_and(|since| since >= CLOCKS_ARE_SET)
     };
-    let witness = by_files.iter().flatten().copied().find(is_set)?;
+    let witness = by_files.iter().flatten().copied().filter(is_set).min()?;
     Some(witness.min(by_clock))
 }
 
-/// The kernel makes this one, and nobody writes to it. Where there is no clock yet at that moment, as
-/// on most of arm64, it has none.
+/// The kernel makes this one. Where there is no clock yet at that moment, as on most of arm64, it has no
+/// time; and udev gives it a new one when it is triggered.
 fn made_at_boot() -> Option<SystemTime> {
     fs::metadata("/dev/null").ok()?.modified().ok()
 }

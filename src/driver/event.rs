@@ -26,6 +26,8 @@ pub(crate) enum Event {
     DriverAnswered(Answer),
     /// The driver runs on, and may say something else than before.
     DriverChanged(Answer),
+    /// The driver has not answered yet, and is given more time.
+    DriverSlow(String),
     DriverSilent(String),
     SocketServed(Identity),
     SocketBlocked(Obstacle),
@@ -56,7 +58,8 @@ pub(crate) enum Event {
     /// By hand.
     Withdraw,
     Publish,
-    Reannounce,
+    /// The link is to be made anew, for the reason in these words.
+    Reannounce(&'static str),
 }
 
 /// Who is at a place of ours.

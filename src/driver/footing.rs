@@ -39,7 +39,7 @@ enum State {
 
 /// How often it was taken away of late.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Pace {
+pub(crate) struct Pace {
     count: u32,
     put_back: Option<Moment>,
 }
@@ -150,7 +150,8 @@ impl Footing {
 }
 
 impl Pace {
-    fn disturbed(&mut self, now: Moment) -> Duration {
+    /// It was taken away. Tells how long to wait before it is put back.
+    pub(crate) fn disturbed(&mut self, now: Moment) -> Duration {
         if self.put_back.is_none_or(|at| now - at > CALM) {
             self.count = 0;
         }

@@ -65,8 +65,10 @@ pub(crate) struct Driver {
     announcer: Announcer,
     /// Announcements of what changed while the driver was registered.
     changes: Pace,
-    /// Somebody asked for an announcement by hand.
-    asked_by_hand: bool,
+    /// An announcement was asked for, by somebody or something that says these words.
+    asked_for: Option<&'static str>,
+    /// What the driver takes its time for, while it is being asked.
+    slow: Option<String>,
     /// An announcement that is owed waits until then, because a call was in progress.
     held_until: Option<Moment>,
 }
@@ -96,12 +98,31 @@ enum Withdrawal {
     Absence,
 }
 
+/// An announcement that a registered driver needs, with the reason in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owed {
+    /// It was asked for.
+    Wish(&'static str),
+    /// The kubelet knows a socket that is not the driver's any more.
+    Endpoint(String),
+    Change(String),
+}
+
 /// Whether there should be a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Wanted,
     Unwanted,
     AsItIs,
+}
+
+impl Owed {
+    fn words(self) -> String {
+        match self {
+            Owed::Wish(words) => words.to_owned(),
+            Owed::Endpoint(news) | Owed::Change(news) => news,
+        }
+    }
 }
 
 impl Driver {
@@ -120,7 +141,8 @@ impl Driver {
             withdrawal: None,
             announcer: Announcer::new(),
             changes: Pace::default(),
-            asked_by_hand: false,
+            asked_for: None,
+            slow: None,
             held_until: None,
         }
     }
@@ -162,6 +184,7 @@ impl Driver {
         let mut effects = match event {
             Event::DriverAnswered(answer) => self.driver_answered(answer, now),
             Event::DriverChanged(answer) => self.driver_changed(answer, now),
+            Event::DriverSlow(why) => self.driver_slow(why),
             Event::DriverSilent(why) => self.driver_silent(why, now),
             Event::SocketServed(identity) => self.socket_served(identity),
             Event::SocketBlocked(obstacle) => self.socket_blocked(obstacle, now),
@@ -185,7 +208,7 @@ impl Driver {
             } => self.ticked(kubelet_there, calling, now),
             Event::Withdraw => self.withdrawn(Withdrawal::ByHand),
             Event::Publish => self.published_by_hand(now),
-            Event::Reannounce => self.reannounced_by_hand(now),
+            Event::Reannounce(words) => self.announcement_wanted(words, now),
         };
         effects.extend(self.settle(now));
         if self.record() != before {
@@ -200,12 +223,9 @@ impl Driver {
         let stands = self.link.identity().is_some() && self.socket.identity().is_some();
         let announcement = if !wanted || !stands {
             None
-        } else if self.owed().is_some() {
-            Some(
-                self.held_until
-                    .unwrap_or_default()
-                    .max(self.not_announced_before()),
-            )
+        } else if let Some(owed) = self.owed() {
+            let held_until = self.held_until.unwrap_or_default();
+            Some(held_until.max(self.not_announced_before(&owed)))
         } else if self.is_registered() {
             None
         } else {
@@ -358,30 +378,37 @@ impl Driver {
 
     /// What the kubelet must hear although the driver is registered. A driver that does not answer
     /// would only be taken off the node.
-    fn owed(&self) -> Option<String> {
+    fn owed(&self) -> Option<Owed> {
         let Contact::Answering { answer, limit } = &self.contact else {
             return None;
         };
-        if self.asked_by_hand {
-            return Some("by hand".to_owned());
+        if let Some(words) = self.asked_for {
+            return Some(Owed::Wish(words));
         }
         let Standing::Registered(registration) = &self.standing else {
             return None;
         };
+        let terms = registration.terms.change_to(&self.terms);
+        // Nobody serves the socket that the kubelet knows, so that nothing is lost by the news.
+        if registration.terms.endpoint != self.terms.endpoint {
+            return terms.map(Owed::Endpoint);
+        }
         match registration.answer.change_to(answer) {
-            Change::Announce(news) => Some(news),
-            Change::Limit(news) if registration.answer.max_volumes != *limit => Some(news),
+            Change::Announce(news) => Some(Owed::Change(news)),
+            Change::Limit(news) if registration.answer.max_volumes != *limit => {
+                Some(Owed::Change(news))
+            }
             Change::Collision(_) => None,
-            Change::Limit(_) | Change::None => registration.terms.change_to(&self.terms),
+            Change::Limit(_) | Change::None => terms.map(Owed::Change),
         }
     }
 
-    /// When what is owed may go out. Whoever asks by hand does not wait for a pace.
-    fn not_announced_before(&self) -> Moment {
-        if self.asked_by_hand {
-            Moment::default()
-        } else {
-            self.changes.next()
+    /// When what is owed may go out.
+    fn not_announced_before(&self, owed: &Owed) -> Moment {
+        match owed {
+            Owed::Wish(_) => Moment::default(),
+            Owed::Endpoint(_) => self.changes.next(true),
+            Owed::Change(_) => self.changes.next(false),
         }
     }
 
@@ -402,7 +429,7 @@ impl Driver {
 
     fn unlink(&mut self) -> Vec<Effect> {
         // Whoever asked for another announcement meant the link that goes.
-        self.asked_by_hand = false;
+        self.asked_for = None;
         self.held_until = None;
         let Some((name, slot, identity)) = self.links() else {
             return Vec::new();

@@ -1,6 +1,6 @@
 //! Why a driver is where it is, in words for the one who has to act.
 
-use super::{Contact, Driver, Standing, Why, Withdrawal};
+use super::{Contact, Driver, Owed, Standing, Why, Withdrawal};
 use crate::csi::answer::Change;
 use crate::driver::phase::Phase;
 
@@ -54,8 +54,13 @@ impl Driver {
     fn why_silent(&self) -> String {
         match &self.contact {
             Contact::Silent { why, .. } => why.clone(),
-            Contact::Untried | Contact::Answering { .. } => "the driver is being asked".to_owned(),
+            Contact::Untried | Contact::Answering { .. } => self.being_asked(),
         }
+    }
+
+    fn being_asked(&self) -> String {
+        let slow = self.slow.clone();
+        slow.unwrap_or_else(|| "the driver is being asked".to_owned())
     }
 
     fn how_registered(&self) -> String {
@@ -71,7 +76,7 @@ impl Driver {
                 Some(change) => format!("{by}; {change}"),
                 None => by,
             },
-            Contact::Untried => format!("{by}; the driver is being asked"),
+            Contact::Untried => format!("{by}; {}", self.being_asked()),
             Contact::Silent { why, .. } => {
                 format!("{by}; kept although the driver does not answer: {why}")
             }
@@ -85,11 +90,16 @@ impl Driver {
 
     /// What the cluster has not been told although the driver says so.
     fn untold(&self) -> Option<String> {
-        if let Some(news) = self.owed() {
-            return self.changes.has_begun().then(|| {
+        if let Some(owed) = self.owed() {
+            let (when, words) = match &owed {
+                Owed::Wish(_) => return None,
+                Owed::Endpoint(_) => ("10 seconds", owed.words()),
+                Owed::Change(_) => ("a minute, doubling to 30 minutes,", owed.words()),
+            };
+            return self.changes.is_holding().then(|| {
                 format!(
-                    "{news}; changes follow each other, so that the next announcement waits: a minute \
-                     after the last one, doubling to 30 minutes"
+                    "{words}; the next announcement waits until {when} after the last one; \
+                     reannounce does not wait"
                 )
             });
         }
@@ -99,9 +109,10 @@ impl Driver {
         };
         match registration.answer.change_to(answer) {
             Change::Limit(_) => Some(format!(
-                "the driver now has a volume limit of {}, and was registered with {}: a kubelet from \
-                 1.36 on can take that by itself, an older one with reannounce",
-                answer.max_volumes, registration.answer.max_volumes
+                "the driver now has {}, and was registered with {}: a kubelet from 1.36 on can take \
+                 that by itself, an older one with reannounce",
+                limit(answer.max_volumes),
+                limit(registration.answer.max_volumes)
             )),
             Change::None | Change::Announce(_) | Change::Collision(_) => None,
         }
@@ -146,5 +157,13 @@ impl Driver {
                     .to_owned()
             }
         }
+    }
+}
+
+fn limit(max_volumes: i64) -> String {
+    if max_volumes == 0 {
+        "no volume limit".to_owned()
+    } else {
+        format!("a volume limit of {max_volumes}")
     }
 }

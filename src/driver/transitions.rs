@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::announcer::Verdict;
 use super::{
-    CALL_CHECK, Calling, Contact, Driver, Effect, Registration, Rule, Seen, Standing, Terms, Why,
-    Withdrawal,
+    CALL_CHECK, Calling, Contact, Driver, Effect, Owed, Registration, Rule, Seen, Standing, Terms,
+    Why, Withdrawal,
 };
 use crate::csi::answer::{Answer, Change};
 use crate::identity::Identity;
@@ -49,6 +49,7 @@ impl Driver {
         if news && !self.is_registered() {
             self.announcer.renewed(now);
         }
+        self.slow = None;
         self.contact = Contact::Answering { answer, limit };
         // A sibling keeps its name from a driver that is silent, and may not from one that answers.
         if self.name_is_taken() {
@@ -57,11 +58,19 @@ impl Driver {
         effects
     }
 
+    /// It is not silent: whoever waits for its name waits on, and what stands is left alone.
+    pub(super) fn driver_slow(&mut self, why: String) -> Vec<Effect> {
+        self.contact = Contact::Untried;
+        self.slow = Some(why);
+        Vec::new()
+    }
+
     pub(super) fn driver_silent(&mut self, why: String, now: Moment) -> Vec<Effect> {
         let since = match &self.contact {
             Contact::Silent { since, .. } => *since,
             Contact::Untried | Contact::Answering { .. } => now,
         };
+        self.slow = None;
         self.contact = Contact::Silent { since, why };
         Vec::new()
     }
@@ -250,8 +259,10 @@ impl Driver {
         if !stands || self.rule() != Rule::Wanted {
             return Vec::new();
         }
-        if let Some(news) = self.owed() {
-            if now < self.not_announced_before() {
+        if let Some(owed) = self.owed() {
+            let is_wish = matches!(owed, Owed::Wish(_));
+            let is_urgent = matches!(owed, Owed::Endpoint(_));
+            if !is_wish && self.changes.holds(is_urgent, now) {
                 return Vec::new();
             }
             if calling == Calling::This {
@@ -259,9 +270,11 @@ impl Driver {
                 return Vec::new();
             }
             self.held_until = None;
-            if !std::mem::take(&mut self.asked_by_hand) {
+            self.asked_for = None;
+            if !is_wish {
                 self.changes.announced(now);
             }
+            let news = owed.words();
             self.standing = Standing::Unregistered(Why::Announced(news));
             self.announcer.renewed(now);
             return vec![Effect::Announce(name, self.slot)];
@@ -292,11 +305,10 @@ impl Driver {
         Vec::new()
     }
 
-    /// The wish of somebody who says so while the driver is still asked for the first time waits for
-    /// its answer.
-    pub(super) fn reannounced_by_hand(&mut self, now: Moment) -> Vec<Effect> {
-        if !self.is_silent() {
-            self.asked_by_hand = self.link.identity().is_some();
+    /// A wish that comes while the driver is still asked for the first time waits for its answer.
+    pub(super) fn announcement_wanted(&mut self, words: &'static str, now: Moment) -> Vec<Effect> {
+        if !self.is_silent() && self.link.identity().is_some() {
+            self.asked_for = Some(words);
             self.announcer.renewed(now);
         }
         Vec::new()

@@ -77,6 +77,11 @@ impl Layout {
         self.registry_dir.join(self.socket_name(name))
     }
 
+    /// The socket by the kubelet's path, where both directories are one.
+    pub(crate) fn socket_beside_link(&self, name: &DriverName) -> PathBuf {
+        self.kubelet_dir.join(self.socket_name(name))
+    }
+
     pub(crate) fn link(&self, name: &DriverName, slot: Slot) -> PathBuf {
         let plain = self.kubelet_dir.join(format!("{name}{REG_SOCK}"));
         if slot == Slot::default() {
@@ -91,6 +96,18 @@ impl Layout {
         } else {
             fresh
         }
+    }
+
+    /// Whether a link of the driver, the plain one or a fresh one, has this name.
+    pub(crate) fn is_link_of(&self, file_name: &OsStr, name: &DriverName) -> bool {
+        let rest = file_name
+            .to_str()
+            .and_then(|file| file.strip_prefix(name.as_str()));
+        let between = rest.and_then(|rest| rest.strip_suffix(REG_SOCK));
+        between.is_some_and(|between| {
+            let fresh = between.strip_prefix('_');
+            between.is_empty() || fresh.is_some_and(|slot| slot.parse::<u32>().is_ok())
+        })
     }
 
     /// What the link holds.

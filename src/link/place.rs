@@ -91,6 +91,13 @@ pub(crate) struct Published {
     pub(crate) made: bool,
 }
 
+impl Published {
+    /// It is a symbolic link, whatever was wanted.
+    pub(crate) fn is_symbolic(&self) -> bool {
+        self.identity.target().is_some()
+    }
+}
+
 /// A link's place.
 pub(crate) struct LinkPlace<'a> {
     pub(crate) path: PathBuf,
@@ -181,12 +188,15 @@ impl LinkPlace<'_> {
         })
     }
 
+    /// Where the file system does not let the socket have a second name, it is a symbolic link.
     fn make(&self, path: &Path) -> io::Result<()> {
         if self.hard {
-            fs::hard_link(&self.socket, path)
-        } else {
-            symlink(&self.target, path)
+            match fs::hard_link(&self.socket, path) {
+                Err(error) if is_refused(&error) => {}
+                done => return done,
+            }
         }
+        symlink(&self.target, path)
     }
 
     fn made(&self, made: io::Result<()>) -> Result<Published, Obstacle> {
@@ -217,6 +227,12 @@ impl LinkPlace<'_> {
             }
         })
     }
+}
+
+/// A second name is refused here, whoever asks for it.
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
+    matches!(error.kind(), PermissionDenied | TooManyLinks | Unsupported)
 }
 
 fn cannot_stage(error: &io::Error) -> bool {

@@ -47,6 +47,10 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
     let mut unclaimed = Vec::new();
     for entry in entries(layout.kubelet_dir()) {
         let link = entry.path();
+        if !ours.kept.contains(&link) && is_dead_second_name(layout, ours, &entry) {
+            remove(&link, "a socket of ours that nobody listens on");
+            continue;
+        }
         let Some(name) = dead_link(layout, &link).filter(|_| !ours.kept.contains(&link)) else {
             continue;
         };
@@ -109,6 +113,13 @@ fn entries(directory: &Path) -> Vec<DirEntry> {
             Vec::new()
         }
     }
+}
+
+/// A socket in the place of a link of ours, which a kubelet that cannot be seen had.
+fn is_dead_second_name(layout: &Layout, ours: &Ours, entry: &DirEntry) -> bool {
+    let file_name = entry.file_name();
+    let is_links = |name: &DriverName| layout.is_link_of(&file_name, name);
+    layout.one_directory() && ours.names.iter().any(is_links) && is_dead_socket(entry)
 }
 
 fn is_staged(name: &OsStr) -> bool {

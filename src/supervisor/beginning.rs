@@ -19,6 +19,7 @@ use crate::csi::contact::Contact;
 use crate::csi::inquiry::Inquiry;
 use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
+use crate::driver::footing::Pace;
 use crate::driver::{Event, Record};
 use crate::identity::Identity;
 use crate::kubelet::{Process, Watched};
@@ -104,6 +105,8 @@ impl Supervisor {
             looks: watch::channel(()).0,
             listen: watch::channel(settings.http.listen.clone()).0,
             http_trouble: None,
+            layout_pace: Pace::default(),
+            next_layout: None,
             changes: watch::channel(0).0,
             changed: true,
             next_resync: Moment::default(),
@@ -277,6 +280,9 @@ impl Supervisor {
 
     /// Takes up a record as far as it still holds.
     pub(super) fn restore(&mut self, entry: &mut Entry, record: &Record) {
+        if let Some(name) = &record.name {
+            self.recall_unseen_kubelet(name, record.slot);
+        }
         let link = record
             .name
             .as_ref()

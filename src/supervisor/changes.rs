@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::entry::{link_place, socket_place};
+use super::reports::UNSEEN;
 use super::{DriverId, Subject, Supervisor};
 use crate::driver::{Event, Record, Seen};
 use crate::identity::Identity;
@@ -20,8 +21,8 @@ impl Supervisor {
     }
 
     fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
-        self.look_at_layout();
         self.look_at_kubelet_directory();
+        self.look_at_layout();
         let mut signs = false;
         let mut plugins = false;
         for subject in subjects {
@@ -48,8 +49,8 @@ impl Supervisor {
 
     fn look_at_everything(&mut self) {
         self.remove_hidden();
-        self.look_at_layout();
         self.look_at_kubelet_directory();
+        self.look_at_layout();
         self.look_at_signs();
         let kubelet_there = self.kubelets.any();
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
@@ -73,10 +74,20 @@ impl Supervisor {
 
     /// A mount or a link has made one directory of two, or two of one: every driver begins anew where
     /// its socket and its link now belong.
-    fn look_at_layout(&mut self) {
+    pub(super) fn look_at_layout(&mut self) {
         if self.layout.holds() {
+            self.next_layout = None;
             return;
         }
+        // Whoever swaps the directories all the time is not followed at full speed.
+        let now = self.now();
+        let at = *self
+            .next_layout
+            .get_or_insert_with(|| now + self.layout_pace.disturbed(now));
+        if now < at {
+            return;
+        }
+        self.next_layout = None;
         let layout = Layout::of(&self.settings);
         let number = if layout.one_directory() { "one" } else { "two" };
         tracing::warn!(
@@ -88,6 +99,7 @@ impl Supervisor {
         let mut records = Vec::new();
         for id in ids {
             let record = self.entries.get(&id).map(|entry| entry.driver.record());
+            self.remove_by_the_kubelets_path(&id);
             self.dismiss(&id);
             // What somebody did by hand is undone by hand.
             records.push((id, record.and_then(Record::by_hand)));
@@ -98,6 +110,17 @@ impl Supervisor {
         }
         self.changed = true;
         self.unsaved = true;
+    }
+
+    /// registry_dir may lead elsewhere by now, and the socket be left beside the link.
+    fn remove_by_the_kubelets_path(&mut self, id: &DriverId) {
+        let Some(entry) = self.entries.get(id).filter(|_| self.layout.one_directory()) else {
+            return;
+        };
+        if let Some((name, identity)) = entry.driver.serves() {
+            let (path, identity) = (self.layout.socket_beside_link(name), identity.clone());
+            self.remove(path, &identity);
+        }
     }
 
     /// A kubelet that runs while its directory is replaced watches the deleted one for good.
@@ -138,6 +161,10 @@ impl Supervisor {
             _ => Seen::NotOurs,
         };
         self.apply(id, Event::SocketSeen(seen));
+        // The link is another name of the socket that was there before.
+        if self.kubelets.want_sockets() && self.layout.one_directory() {
+            self.look_at_link(id);
+        }
     }
 
     pub(super) fn look_at_link(&mut self, id: &DriverId) {
@@ -158,12 +185,17 @@ impl Supervisor {
         {
             entry.link_missing = true;
         }
+        let symbolic = matches!(&seen, Seen::Ours(link) if link.target().is_some());
         self.apply(id, Event::LinkSeen(seen));
+        if symbolic && self.kubelets.want_sockets() && self.layout.one_directory() {
+            self.apply(id, Event::Reannounce(UNSEEN));
+            self.tick(id);
+        }
     }
 
     /// The link at its place, if it is the one that we would make.
     pub(super) fn standing_link(&self, name: &DriverName, slot: Slot) -> Option<Identity> {
-        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
+        let place = link_place(&self.layout, name, slot, self.kubelets.want_sockets());
         Identity::of(&place.path)
             .ok()
             .filter(|identity| place.is_ours(identity))

@@ -122,9 +122,13 @@ impl Supervisor {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
+        let place = link_place(&self.layout, name, slot, self.kubelets.want_sockets());
         Some(match place.publish(entry.settings.on_live_owner) {
-            Ok(Published { identity, made }) => {
+            Ok(published) => {
+                if place.hard && published.made && published.is_symbolic() {
+                    self.kubelets.cannot_have_sockets();
+                }
+                let Published { identity, made } = published;
                 entry.owner = None;
                 let missing = std::mem::take(&mut entry.link_missing);
                 if made {
@@ -154,9 +158,13 @@ impl Supervisor {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot, self.kubelets.are_unseen());
+        let place = link_place(&self.layout, name, slot, self.kubelets.want_sockets());
         Some(match place.announce(entry.settings.on_live_owner) {
-            Ok(Published { identity, .. }) => {
+            Ok(published) => {
+                if place.hard && published.is_symbolic() {
+                    self.kubelets.cannot_have_sockets();
+                }
+                let identity = published.identity;
                 entry.tally.announcements += 1;
                 tracing::info!(driver = %id, link = %place.path.display(), "{id}: announced again");
                 Event::LinkPublished(identity)
@@ -167,7 +175,7 @@ impl Supervisor {
 
     /// Socket and link are two names of one file that an earlier run has left: it knew that the
     /// kubelet cannot be seen from here.
-    fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: Slot) {
+    pub(super) fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: Slot) {
         let link = Identity::of(&self.layout.link(name, slot));
         let is_pair = link.is_ok_and(|link| link.is_at(&self.layout.socket(name)));
         if is_pair && self.layout.one_directory() {
@@ -186,6 +194,16 @@ impl Supervisor {
     /// name to a sibling, and its link and registration to one that answers.
     fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
         let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
+        // One that has another name by now has nothing to give.
+        if self
+            .entries
+            .get(&holder)
+            .and_then(|held| held.driver.name())
+            != Some(name)
+        {
+            self.names.remove(name);
+            return None;
+        }
         let can_take_over = self.entries.get(id)?.driver.can_take_over();
         let held = self.entries.get_mut(&holder)?;
         let Some(estate) = held.driver.give_up_name(can_take_over) else {

@@ -295,16 +295,16 @@ fn terms(settings: &DriverSettings) -> Terms {
     }
 }
 
-/// Where the kubelet's restarts are `unseen`, the link has to be one that every kubelet finds when it
-/// starts: one more name of the socket itself, which needs the socket's own directory.
+/// Where `as_socket` is wanted, the link is one that every kubelet finds when it starts: one more name of
+/// the socket itself, which needs the socket's own directory.
 pub(crate) fn link_place<'a>(
     layout: &'a Layout,
     name: &DriverName,
     slot: Slot,
-    unseen: bool,
+    as_socket: bool,
 ) -> LinkPlace<'a> {
     LinkPlace {
-        hard: unseen && layout.one_directory(),
+        hard: as_socket && layout.one_directory(),
         path: layout.link(name, slot),
         target: layout.target(name),
         socket: layout.socket(name),

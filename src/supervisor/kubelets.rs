@@ -31,6 +31,7 @@ pub(crate) struct Kubelets {
     /// A kubelet has called whose process we cannot see, nor will its start be seen, and which may
     /// ignore links when it starts.
     unseen: bool,
+    no_hard_links: bool,
     directory: PathBuf,
     directory_seen: Option<Directory>,
     /// The directory that the kubelet watches which runs now, if one does: that one which was there
@@ -66,6 +67,7 @@ impl Kubelets {
             last: None,
             telling: None,
             unseen: false,
+            no_hard_links: false,
             directory: directory.to_owned(),
             directory_seen,
             watched: directory_seen,
@@ -159,6 +161,16 @@ impl Kubelets {
     /// No restart of the kubelet will be seen from here, and it may ignore links when it starts.
     pub(crate) fn are_unseen(&self) -> bool {
         self.unseen
+    }
+
+    /// The kubelet is to find a socket in the place of a link.
+    pub(crate) fn want_sockets(&self) -> bool {
+        self.unseen && !self.no_hard_links
+    }
+
+    /// The file system does not let a socket have a second name.
+    pub(crate) fn cannot_have_sockets(&mut self) {
+        self.no_hard_links = true;
     }
 
     /// A kubelet that we have no pid for, and that may ignore links when it starts, was there. Tells

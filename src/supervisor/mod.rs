@@ -42,6 +42,7 @@ use crate::config::{Listen, Settings};
 use crate::csi::contact::Contact;
 use crate::csi::turns::Turns;
 use crate::descriptors::Descriptors;
+use crate::driver::footing::Pace;
 use crate::driver::{Calling, Event};
 use crate::link::layout::Layout;
 use crate::link::sweep::Unclaimed;
@@ -143,6 +144,10 @@ pub(crate) struct Supervisor {
     listen: watch::Sender<Option<Listen>>,
     /// Why it is not served there.
     http_trouble: Option<String>,
+    /// How often registry_dir and the kubelet's directory became one, or two, of late.
+    layout_pace: Pace,
+    /// When that is followed, if it is not at once.
+    next_layout: Option<Moment>,
     changes: watch::Sender<u64>,
     changed: bool,
     next_resync: Moment,
@@ -251,6 +256,9 @@ impl Supervisor {
         for id in due {
             self.tick_with(&id, kubelet_there);
         }
+        if self.next_layout.is_some_and(|at| at <= now) {
+            self.look_at_layout();
+        }
         if now >= self.next_resync {
             self.notifier.alive();
             if !self.ready {
@@ -315,6 +323,7 @@ impl Supervisor {
             readiness,
             notice,
             self.quiet_at,
+            self.next_layout,
         ]
         .into_iter()
         .flatten()

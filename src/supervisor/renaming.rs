@@ -31,11 +31,10 @@ impl Supervisor {
             name: written.record.name.clone(),
             stays: self.looks_after(id, written),
         });
-        let new_ids = self.new_ids(known.collect());
-        let new_id = |id: String| new_ids.get(&id).cloned().unwrap_or(id);
+        let mut new_ids = self.new_ids(known.collect());
         records
             .into_iter()
-            .map(|(id, written)| (new_id(id), written))
+            .filter_map(|(id, written)| Some((new_ids.remove(&id)??, written)))
             .collect()
     }
 
@@ -44,11 +43,22 @@ impl Supervisor {
     pub(super) fn looks_after(&self, id: &str, written: &Written) -> bool {
         self.settings.drivers.contains_key(id)
             || self.has_plugin(id)
-            || written.origin != Some(Origin::Table) && self.still_discovers(id, &written.record)
+            || self.was_found(id, written) && self.still_discovers(id, &written.record)
     }
 
-    /// Renames the drivers that run, as far as the changed settings have them under another id.
-    /// `stays` tells which ids the settings still have.
+    /// An earlier version did not write down where a driver came from. One whose socket was elsewhere
+    /// than discovery looks had a table.
+    fn was_found(&self, id: &str, written: &Written) -> bool {
+        let registered = written.record.registration.as_ref();
+        let is_at_home = |endpoint: &PathBuf| *endpoint == self.settings.driver(id).endpoint;
+        match written.origin {
+            Some(origin) => origin == Origin::Discovery,
+            None => registered.is_none_or(|registered| is_at_home(&registered.terms.endpoint)),
+        }
+    }
+
+    /// Renames the drivers that run, as far as the changed settings have them under another id, and
+    /// dismisses those that the settings do not have any more. `stays` tells which ids they still have.
     pub(super) fn rename_entries(&mut self, stays: impl Fn(&Supervisor, &DriverId) -> bool) {
         let known = self.entries.iter().map(|(id, entry)| Known {
             id: id.to_string(),
@@ -56,9 +66,15 @@ impl Supervisor {
             name: entry.driver.name().cloned(),
             stays: stays(self, id),
         });
-        let new_ids = self.new_ids(known.collect());
         let mut moving = Vec::new();
-        for (old, new) in new_ids {
+        for (old, new) in self.new_ids(known.collect()) {
+            let Some(new) = new else {
+                self.dismiss(&old.into());
+                continue;
+            };
+            if new == old {
+                continue;
+            }
             let (old, new) = (DriverId::from(old), DriverId::from(new));
             if let Some(entry) = self.unfollow(&old) {
                 moving.push((old, new, entry));
@@ -95,30 +111,32 @@ impl Supervisor {
         Some(entry)
     }
 
-    /// The new id of each driver that has one. Nobody gets the id of a driver that keeps it.
-    fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, String> {
+    /// The id of each driver from now on; none for one that the settings do not have any more, or whose
+    /// id another driver has now. Each id is given once: to the driver at its socket, else to the one
+    /// with its name, else to the one that had it.
+    fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {
         let mut new_ids = BTreeMap::new();
-        let mut left = Vec::new();
-        for driver in known {
-            let home = self.settings.driver(&driver.id).csi_socket;
-            let socket = driver.csi_socket.as_ref();
-            let elsewhere = socket.filter(|socket| !driver.stays || **socket != home);
-            let new = elsewhere.and_then(|socket| self.id_of_socket(socket));
-            match new.filter(|new| *new != driver.id) {
-                Some(new) => drop(new_ids.insert(driver.id, new)),
-                None => left.push(driver),
-            }
-        }
-        let (stays, left): (Vec<Known>, Vec<Known>) =
-            left.into_iter().partition(|driver| driver.stays);
-        let kept: BTreeSet<String> = stays.into_iter().map(|driver| driver.id).collect();
-        new_ids.retain(|_, new| !kept.contains(new));
+        let mut given = BTreeSet::new();
+        let mut give = |driver: &Known, id: Option<String>| {
+            let is_free = |id: &String| given.insert(id.clone());
+            let id = id.filter(is_free);
+            let is_given = id.is_some();
+            new_ids.insert(driver.id.clone(), id);
+            is_given
+        };
+        let mut left = known;
+        left.retain(|driver| {
+            let socket = driver.csi_socket.as_deref();
+            let id = socket.and_then(|socket| self.id_of_socket(socket));
+            !give(driver, id.filter(|id| driver.stays || *id != driver.id))
+        });
+        left.retain(|driver| {
+            let name = driver.name.as_ref();
+            !give(driver, name.and_then(|name| self.id_of_name(name)))
+        });
         for driver in left {
-            let taken = |id: &str| kept.contains(id) || new_ids.values().any(|new| new == id);
-            let named = driver.name.and_then(|name| self.id_of_name(&name));
-            if let Some(new) = named.filter(|new| *new != driver.id && !taken(new)) {
-                new_ids.insert(driver.id, new);
-            }
+            let stays = driver.stays.then(|| driver.id.clone());
+            give(&driver, stays);
         }
         new_ids
     }

@@ -15,6 +15,10 @@ use crate::registration::desk::{Asked, Call, Outcome, Told};
 /// Reports taken in before anything is written down: one write serves many.
 const BATCH: usize = 256;
 
+/// Why a link is made anew as a socket.
+pub(super) const UNSEEN: &str =
+    "the kubelet cannot be seen from here, and gets a socket in the place of the link";
+
 /// What an operator has to know where nothing can be done about it from here.
 pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its start can be seen from here: a kubelet before 1.25 that restarts loses the drivers until they are announced again; run the registrar with hostPID, or mount the kubelet's root directory";
 
@@ -54,27 +58,7 @@ impl Supervisor {
             Report::Heard(id, Heard::Changed(answer)) => {
                 self.answered(&id, answer, |_, answer| Event::DriverChanged(answer));
             }
-            Report::Heard(id, Heard::Silent(trouble)) => {
-                let why = trouble.to_string();
-                if trouble.is_error()
-                    && let Some(entry) = self.entries.get_mut(&id)
-                {
-                    entry.note_error(why.clone());
-                }
-                let was_silent = self
-                    .entries
-                    .get(&id)
-                    .is_some_and(|entry| entry.driver.is_silent());
-                self.heard(&id, Some(&why));
-                if let Some(entry) = self.entries.get_mut(&id) {
-                    entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
-                }
-                self.apply(&id, Event::DriverSilent(why));
-                // Its name was kept for it until now.
-                if !was_silent {
-                    self.offer_the_name(&id);
-                }
-            }
+            Report::Heard(id, Heard::Silent(trouble)) => self.fell_silent(&id, &trouble),
             Report::Called(id, Call::Asked { pid }) => {
                 if let Some(entry) = self.entries.get(&id) {
                     entry.desk.took_asked();
@@ -123,6 +107,28 @@ impl Supervisor {
         };
         self.heard(id, None);
         self.apply(id, event);
+    }
+
+    /// A driver does not answer, or not yet.
+    fn fell_silent(&mut self, id: &DriverId, trouble: &Trouble) {
+        let why = trouble.to_string();
+        self.heard(id, Some(&why));
+        let Some(entry) = self.entries.get_mut(id) else {
+            return;
+        };
+        entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
+        if matches!(trouble, Trouble::Slow { .. }) {
+            return self.apply(id, Event::DriverSlow(why));
+        }
+        if trouble.is_error() {
+            entry.note_error(why.clone());
+        }
+        let was_silent = entry.driver.is_silent();
+        self.apply(id, Event::DriverSilent(why));
+        // Its name was kept for it until now.
+        if !was_silent {
+            self.offer_the_name(id);
+        }
     }
 
     /// A kubelet said how the registration went. It has its answer when that is written down.
@@ -206,7 +212,7 @@ impl Supervisor {
         );
         let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
         for id in ids {
-            self.apply(&id, Event::Reannounce);
+            self.apply(&id, Event::Reannounce(UNSEEN));
             self.tick(&id);
         }
     }

@@ -86,7 +86,7 @@ impl Supervisor {
         let event = match hand {
             Hand::Reannounce => {
                 self.may_announce(&id)?;
-                Event::Reannounce
+                Event::Reannounce("by hand")
             }
             Hand::Withdraw => Event::Withdraw,
             Hand::Publish => Event::Publish,

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bed::{Layout, Mounts, eventually, wire};
 
@@ -81,4 +83,39 @@ fn mounted_over(the_kubelets: bool) {
         fs::read_link(&link).is_ok_and(|target| target == scene.node.reg_socket(NAME))
     });
     scene.wait_published(NAME);
+}
+
+/// Each time costs every driver a registration, so that whoever swaps the directories all the time is
+/// not followed at full speed.
+#[test]
+fn directories_that_are_swapped_all_the_time_are_followed_more_and_more_slowly() {
+    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let registry = scene.node.registry_dir();
+    let apart = registry.with_file_name("apart");
+    fs::rename(&registry, &apart).unwrap();
+    eventually("the directory is a link", SOON, || {
+        if let Err(error) = fs::remove_dir_all(&registry)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(error.to_string());
+        }
+        symlink(&apart, &registry).map_err(|error| error.to_string())
+    });
+    let (start, mut rounds) = (Instant::now(), 0);
+    let staged = registry.with_file_name("staged");
+    while start.elapsed() < Duration::from_secs(8) {
+        let targets = [scene.node.kubelet_registry_dir(), apart.clone()];
+        symlink(&targets[rounds % 2], &staged).unwrap();
+        fs::rename(&staged, &registry).unwrap();
+        rounds += 1;
+        thread::sleep(Duration::from_millis(100));
+    }
+    let followed = scene.registrar.logs();
+    let followed = followed.matches("every driver is published anew").count();
+    // Three at once, then after 1 s, 2 s, 4 s.
+    assert!((1..=6).contains(&followed), "{followed} of {rounds}");
+    // In the end it is as the last one left it.
+    symlink(scene.node.kubelet_registry_dir(), &staged).unwrap();
+    fs::rename(&staged, &registry).unwrap();
+    wait_one_directory(&scene);
 }

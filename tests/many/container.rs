@@ -1,6 +1,8 @@
 //! A kubelet, or a registrar, that runs in a container and has other paths for the same files.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use bed::{
     Behaviour, FakeDriver, KubeletProcess, Layout, Node, Registrar, Release, Settings, Timing,
@@ -222,6 +224,24 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
         let counts = pod.kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
     }
+    // What stands in the kubelet's directory is the socket itself, and follows it.
+    let plain = || {
+        let (link, socket) = (pod.node.link(NAME), pod.node.reg_socket(NAME));
+        let inode = |path: &Path| {
+            std::fs::symlink_metadata(path)
+                .map(|found| found.ino())
+                .ok()
+        };
+        inode(&link).is_some() && inode(&link) == inode(&socket)
+    };
+    std::fs::remove_file(pod.node.reg_socket(NAME)).unwrap();
+    eventually("both are back", Duration::from_secs(10), plain);
+    pod.kubelet.wait_registered(NAME, SOON);
+    // A link that somebody puts there would be lost at the kubelet's next start.
+    std::fs::remove_file(pod.node.link(NAME)).unwrap();
+    std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), pod.node.link(NAME)).unwrap();
+    eventually("a socket again", Duration::from_secs(10), plain);
+    pod.kubelet.wait_registered(NAME, SOON);
     // The pod's own restart is one registration more, as with the program that it stands in for.
     let mark = pod.kubelet.mark();
     pod.start();

@@ -1,7 +1,9 @@
 //! A driver that comes back in another directory, and a driver whose id changes in the configuration.
 
 use std::fs;
+use std::time::Duration;
 
+use bed::driver::Call;
 use bed::kubelet::Counts;
 use bed::{
     Behaviour, FakeDriver, KubeletProcess, Layout, Release, Settings, Timing, eventually, identity,
@@ -289,4 +291,145 @@ fn two_ids_that_are_swapped_keep_their_registrations() {
         }
         assert_eq!(kubelet.counts_since(mark), Counts::default(), "{by:?}");
     }
+}
+
+/// The table that had the id goes, and with it its driver; the other one keeps its registration.
+#[test]
+fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
+    for by in [By::Restart, By::Reload] {
+        for found in [true, false] {
+            let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+            let first = scene.node.root().join("first/csi.sock");
+            let second = if found {
+                scene.node.csi_socket("x")
+            } else {
+                scene.node.root().join("second/csi.sock")
+            };
+            let _drivers = [(&first, "a.test"), (&second, "b.test")].map(|(socket, name)| {
+                FakeDriver::start_in_new_directory(socket, Behaviour::named(name))
+            });
+            let at = |socket: &std::path::Path| format!("csi_socket = {socket:?}");
+            let mut before = KEEP.to_owned() + &table("t", &at(&first));
+            if !found {
+                before += &table("x", &at(&second));
+            }
+            scene.configure(&before);
+            scene.registrar.start();
+            let kubelet = kubelet(&scene);
+            scene.phase("t", "registered");
+            scene.phase("x", "registered");
+            let (mark, link) = (kubelet.mark(), identity(&scene.node.link("a.test")));
+            apply(
+                &mut scene,
+                &(KEEP.to_owned() + &table("x", &at(&first))),
+                by,
+            );
+            kubelet.wait_deregistered("b.test", SOON);
+            let status = scene.phase("x", "registered");
+            assert_eq!(status.name.as_deref(), Some("a.test"), "{by:?} {found}");
+            assert_eq!(scene.ids(), ["x"]);
+            assert_eq!(identity(&scene.node.link("a.test")), link);
+            let counts = kubelet.counts_since(mark);
+            let seen = (counts.registrations, counts.deregistrations);
+            assert_eq!(seen, (0, 1), "{by:?} {found}");
+        }
+    }
+}
+
+/// Three tables become two, each with what another one had.
+#[test]
+fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
+    for by in [By::Restart, By::Reload] {
+        let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+        let socket = |n: usize| scene.node.root().join(format!("s{n}/csi.sock"));
+        let sockets = [1, 2, 3, 4].map(socket);
+        let names = ["a.test", "b.test", "d.test"];
+        let _drivers = [0, 1, 2]
+            .map(|n| FakeDriver::start_in_new_directory(&sockets[n], Behaviour::named(names[n])));
+        let at = |n: usize| format!("csi_socket = {:?}", sockets[n]);
+        let tables = [("A", 0), ("B", 1), ("D", 2)].map(|(id, n)| table(id, &at(n)));
+        scene.configure(&(KEEP.to_owned() + &tables.concat()));
+        scene.registrar.start();
+        let kubelet = kubelet(&scene);
+        for id in ["A", "B", "D"] {
+            scene.phase(id, "registered");
+        }
+        let mark = kubelet.mark();
+        let pinned = format!("{}\nname = \"d.test\"", at(3));
+        let after = table("A", &pinned) + &table("B", &at(0));
+        apply(&mut scene, &(KEEP.to_owned() + &after), by);
+        kubelet.wait_deregistered("b.test", SOON);
+        let named = |id: &str| scene.phase(id, "registered").name;
+        assert_eq!(named("B").as_deref(), Some("a.test"), "{by:?}");
+        assert_eq!(named("A").as_deref(), Some("d.test"), "{by:?}");
+        assert_eq!(scene.ids(), ["A", "B"], "{by:?}");
+        let counts = kubelet.counts_since(mark);
+        let seen = (counts.registrations, counts.deregistrations);
+        assert_eq!(seen, (0, 1), "{by:?}");
+    }
+}
+
+/// A rollback: the driver moves, and moves back at once. The kubelet has no use for a socket that
+/// nobody serves, so that this does not wait as other changes do.
+#[test]
+fn a_driver_that_moves_and_moves_back_is_registered_where_it_is() {
+    let scene = Scene::started(Layout::TwoDirectories, "");
+    let kubelet = kubelet(&scene);
+    let mut old = scene.named("old", NAME);
+    scene.phase("old", "registered");
+    old.kill();
+    let new = scene.named("new", NAME);
+    wait_endpoint(&kubelet, &new);
+    scene.phase("new", "registered");
+    drop(new);
+    fs::remove_dir_all(scene.directory("new")).unwrap();
+    old.restart(Behaviour::named(NAME));
+    wait_endpoint(&kubelet, &old);
+    scene.phase("old", "registered");
+}
+
+/// What the kubelet has is of no use, so that it may as well be asked to take the new one, whose
+/// topology it then refuses.
+#[test]
+fn a_driver_that_moves_with_another_topology_does_not_pass_for_registered() {
+    let scene = Scene::started(Layout::TwoDirectories, "");
+    let _kubelet = kubelet(&scene);
+    let mut old = scene
+        .node
+        .behaving("old", Behaviour::named(NAME).with_topology("zone", "a"));
+    scene.phase("old", "registered");
+    old.kill();
+    let _new = scene
+        .node
+        .behaving("new", Behaviour::named(NAME).with_topology("zone", "b"));
+    scene.reason("new", "rejected", "topology value collision");
+}
+
+/// One that takes its time is not gone: our restart hands nothing over.
+#[test]
+fn a_driver_that_is_slow_keeps_its_name() {
+    let quick = format!("{KEEP}[defaults]\nrequest_timeout = \"300ms\"\n");
+    let mut scene = Scene::started(Layout::TwoDirectories, &quick);
+    let kubelet = kubelet(&scene);
+    let mut old = scene.named("old", NAME);
+    scene.phase("old", "registered");
+    let _new = scene.named("new", NAME);
+    scene.phase("new", "conflict");
+    let mark = kubelet.mark();
+    old.change(Behaviour::named(NAME).taking(Call::NodeGetInfo, Duration::from_secs(3)));
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.reason("old", "registered", "NodeGetInfo");
+    scene
+        .registrar
+        .wait_driver("it answers", "old", SOON, |driver| {
+            driver.phase == "registered"
+                && !driver
+                    .reason
+                    .as_deref()
+                    .unwrap_or("")
+                    .contains("NodeGetInfo")
+        });
+    scene.phase("new", "conflict");
+    assert_eq!(kubelet.counts_since(mark), Counts::default());
 }

@@ -46,7 +46,8 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
                     scene.command(&["reload"]);
                 }
             }
-            let words = format!("a volume limit of {limit}, and was registered with 0");
+            let words =
+                format!("a volume limit of {limit}, and was registered with no volume limit");
             scene.wait_reason(&words);
             stays("registered", A_WHILE, || {
                 scene.kubelet.counts_since(mark) == Counts::default()
@@ -78,7 +79,7 @@ fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_t
         scene
             .driver
             .restart(on_node(&format!("node-{}", 3 + round % 2)));
-        let words = format!("to \"node-{}\"; changes follow each other", 3 + round % 2);
+        let words = format!("to \"node-{}\"; the next announcement waits", 3 + round % 2);
         scene.wait_reason(&words);
     }
     let counts = scene.settled(mark);

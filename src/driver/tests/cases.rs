@@ -197,7 +197,7 @@ fn what_is_owed_is_not_held_up_by_calls_about_others() {
         calling,
     };
     let mut tried = Tried::new(in_phase(Registered));
-    tried.apply(Event::Reannounce, NOW);
+    tried.apply(Event::Reannounce("by hand"), NOW);
     tried.apply(ticked(Calling::This), NOW);
     assert_eq!(letters(&tried.effects), "");
     assert!(tried.driver.deadline() > Some(NOW));
@@ -221,7 +221,7 @@ fn an_announcement_by_hand_goes_with_its_link() {
         calling: Calling::This,
     };
     let mut tried = Tried::new(in_phase(WaitingForKubelet));
-    tried.apply(Event::Reannounce, NOW);
+    tried.apply(Event::Reannounce("by hand"), NOW);
     tried.apply(busy, NOW);
     tried.apply(Event::DriverSilent("gone".to_owned()), NOW);
     tried.apply(Event::DriverAnswered(answer()), NOW);

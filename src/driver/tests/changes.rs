@@ -108,7 +108,7 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
     );
     let reason = tried.driver.reason();
     assert!(
-        reason.contains("a volume limit of 9, and was registered with 0"),
+        reason.contains("a volume limit of 9, and was registered with no volume limit"),
         "{reason}"
     );
     assert_eq!(tried.driver.deadline(), None::<Moment>);
@@ -156,7 +156,7 @@ fn an_announcement_by_hand_waits_for_no_pace() {
     tried.apply(Event::DriverAnswered(on_node("m")), NOW);
     tried.apply(TICK, NOW);
     tried.apply(registered(), NOW);
-    tried.apply(Event::Reannounce, NOW);
+    tried.apply(Event::Reannounce("by hand"), NOW);
     tried.apply(TICK, NOW);
     assert_eq!(letters(&tried.effects), "aa");
 }
@@ -165,7 +165,7 @@ fn an_announcement_by_hand_waits_for_no_pace() {
 fn a_driver_that_does_not_answer_is_not_announced_by_hand() {
     let mut tried = Tried::new(in_phase(Registered));
     tried.apply(Event::DriverSilent("gone".to_owned()), NOW);
-    tried.apply(Event::Reannounce, NOW);
+    tried.apply(Event::Reannounce("by hand"), NOW);
     tried.apply(TICK, NOW);
     // The wish is not kept for later either: whoever had it was told so.
     tried.apply(Event::DriverAnswered(answer()), NOW);
@@ -179,7 +179,7 @@ fn a_driver_that_does_not_answer_is_not_announced_by_hand() {
 #[test]
 fn a_wish_by_hand_waits_while_the_driver_is_away() {
     let mut tried = Tried::new(in_phase(Registered));
-    tried.apply(Event::Reannounce, NOW);
+    tried.apply(Event::Reannounce("by hand"), NOW);
     tried.apply(Event::DriverSilent("gone".to_owned()), NOW);
     tried.apply(TICK, NOW);
     assert_eq!(

@@ -61,7 +61,7 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
         "directory is replaced" => Event::DirectoryReplaced,
         "withdraw" => Event::Withdraw,
         "publish" => Event::Publish,
-        "reannounce" => Event::Reannounce,
+        "reannounce" => Event::Reannounce("by hand"),
         other => panic!("no such event: {other}"),
     }
 }

@@ -37,7 +37,7 @@ impl Driver {
     /// The moments that the search has to keep in order.
     pub(super) fn times(&self) -> impl Iterator<Item = Moment> {
         let retries = [self.socket.retry(), self.link.retry()];
-        let changes = self.changes.has_begun().then(|| self.changes.next());
+        let changes = self.changes.ends();
         let waits = [
             self.announcer.due(),
             self.not_before,

@@ -226,7 +226,9 @@ impl World {
                 let holder = self.holding();
                 let is_silent = self.holder().is_some_and(Driver::is_silent);
                 self.wished |= !is_silent;
-                return holder.map_or(Ok(()), |place| self.apply(place, Event::Reannounce));
+                return holder.map_or(Ok(()), |place| {
+                    self.apply(place, Event::Reannounce("by hand"))
+                });
             }
             Step::NodeGetInfoBreaks => self.csi.fails = true,
             Step::NodeGetInfoWorksAgain => self.csi.fails = false,

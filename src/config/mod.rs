@@ -1,8 +1,8 @@
 //! The configuration: its layers, what they add up to, and where each value came from.
 //!
 //! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the unit's
-//! environment as a command knows it, the environment, flags. Each layer is checked on its own before the merge, because only then
-//! does an error know the file that it is in.
+//! environment as a command knows it, the environment, flags. Each layer is checked on its own
+//! before the merge, because only then does an error know the file that it is in.
 
 pub(crate) mod clash;
 mod driver;

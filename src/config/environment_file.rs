@@ -38,7 +38,7 @@ pub(super) fn assigned(files: &[PathBuf], prefix: &str) -> Assigned {
             }
             Err(Fault::Missing) => {}
             Err(Fault::Warning(warning)) => all.warnings.push(warning),
-            Err(Fault::Problem(problem)) => all.problems.push(problem),
+            Err(Fault::Problem(problem)) => all.problems.push(*problem),
         }
     }
     all
@@ -49,7 +49,7 @@ pub(super) fn assigned(files: &[PathBuf], prefix: &str) -> Assigned {
 enum Fault {
     Missing,
     Warning(String),
-    Problem(Problem),
+    Problem(Box<Problem>),
 }
 
 impl Fault {
@@ -71,7 +71,7 @@ impl From<Problem> for Fault {
             {
                 Fault::warning(&path, "permission denied", "; run as root")
             }
-            other => Fault::Problem(other),
+            other => Fault::Problem(Box::new(other)),
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::proto::control::control_server::{Control, ControlServer};
 use crate::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
+use crate::runtime;
 use crate::socket::{Staged, is_alive};
 use crate::supervisor::{Hand, Report, Request};
 use crate::task::Task;
@@ -54,11 +55,12 @@ pub(crate) struct ControlError {
 /// Serves the control socket, with requests to the supervisor going out through `reports`. With each
 /// of the supervisor's slow looks it is seen whether it is still there.
 pub(crate) fn serve(
-    path: PathBuf,
+    runtime: runtime::Place,
     reports: mpsc::UnboundedSender<Report>,
     changes: watch::Receiver<u64>,
     mut looks: watch::Receiver<()>,
 ) -> Result<Task, ControlError> {
+    let path = runtime.control_socket();
     // The lock in this directory is ours, so whatever is there is a leftover.
     sweep_stage(directory::of(&path));
     let front = Front { reports, changes };
@@ -70,8 +72,8 @@ pub(crate) fn serve(
                 failing = false;
                 continue;
             }
-            // The supervisor makes it, and tells when it cannot.
-            if !directory::of(&path).is_dir() {
+            // The supervisor makes it, and tells when it cannot or does not trust it.
+            if !directory::of(&path).is_dir() || runtime.fault().is_some() {
                 continue;
             }
             match Place::take(&path, front.clone()) {

@@ -3,11 +3,12 @@
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::unistd::geteuid;
 use thiserror::Error;
 
 use crate::directory;
@@ -17,8 +18,33 @@ const DEFAULT: &str = "/run/node-storage-driver-registrar";
 
 /// A runtime directory that is ours alone while this lives.
 pub(crate) struct RuntimeDir {
-    path: PathBuf,
+    place: Place,
     lock: Flock<File>,
+}
+
+/// Where the directory is, and what it was when it was first taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    nature: Nature,
+}
+
+impl Place {
+    pub(crate) fn of(path: &Path) -> io::Result<Place> {
+        Ok(Place {
+            path: path.to_owned(),
+            nature: Nature::of(path)?,
+        })
+    }
+
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        control_socket(&self.path)
+    }
+
+    /// Why what is there now is not to be trusted; nothing is wrong with what is missing.
+    pub(crate) fn fault(&self) -> Option<String> {
+        Nature::of(&self.path).ok()?.fault_since(&self.nature)
+    }
 }
 
 /// Why there is none.
@@ -30,6 +56,44 @@ pub(crate) enum RuntimeError {
     Make { path: PathBuf, source: io::Error },
     #[error("cannot lock {}: {source}", .lock.display())]
     Lock { lock: PathBuf, source: io::Error },
+    #[error("the runtime directory {} was replaced, and is not taken: {reason}", .path.display())]
+    Replaced { path: PathBuf, reason: String },
+}
+
+/// What tells who may have put a directory where it is.
+#[derive(Clone, Debug)]
+struct Nature {
+    /// Where the link leads, if it is one.
+    link: Option<PathBuf>,
+    owner: u32,
+    /// By its group or by others.
+    writable: bool,
+}
+
+impl Nature {
+    fn of(path: &Path) -> io::Result<Nature> {
+        let found = fs::metadata(path)?;
+        Ok(Nature {
+            link: fs::read_link(path).ok(),
+            owner: found.uid(),
+            writable: found.mode() & 0o022 != 0,
+        })
+    }
+
+    /// Why a directory that was like `before` is not to be trusted any more.
+    fn fault_since(&self, before: &Nature) -> Option<String> {
+        let owner = self.owner;
+        let is_ours = [0, geteuid().as_raw(), before.owner].contains(&owner);
+        if self.link.is_some() && self.link != before.link {
+            Some("it is a symbolic link".to_owned())
+        } else if !is_ours {
+            Some(format!("it belongs to the user {owner}"))
+        } else if self.writable && !before.writable {
+            Some("its group or others may write to it".to_owned())
+        } else {
+            None
+        }
+    }
 }
 
 impl RuntimeError {
@@ -85,6 +149,7 @@ impl RuntimeDir {
             source,
         };
         directory::make(path).map_err(make)?;
+        let place = Place::of(path).map_err(make)?;
         let lock = lock_in(path);
         let failed = |source| RuntimeError::Lock {
             lock: lock.clone(),
@@ -115,31 +180,33 @@ impl RuntimeDir {
         held.write_all(pid.as_bytes())
             .and_then(|()| held.set_len(pid.len() as u64))
             .map_err(failed)?;
-        Ok(RuntimeDir {
-            path: path.to_owned(),
-            lock: held,
-        })
+        Ok(RuntimeDir { place, lock: held })
     }
 
     /// The lock that we hold is the one that another instance would find. While it is open, its inode
     /// is given to no other file.
     pub(crate) fn is_held(&self) -> bool {
         let held = self.lock.metadata();
-        held.is_ok_and(|held| Identity::from_parts(&held, None).is_at(&lock_in(&self.path)))
+        held.is_ok_and(|held| Identity::from_parts(&held, None).is_at(&lock_in(&self.place.path)))
     }
 
-    /// Takes the directory once more, after somebody has deleted it or the lock in it.
+    /// Takes the directory once more, after somebody has deleted it or the lock in it. What came
+    /// into its place meanwhile may be a trap, which at the start is for whoever starts us to judge.
     pub(crate) fn take_again(&mut self) -> Result<(), RuntimeError> {
-        *self = RuntimeDir::take(&self.path)?;
+        if let Some(reason) = self.place.fault() {
+            let path = self.place.path.clone();
+            return Err(RuntimeError::Replaced { path, reason });
+        }
+        self.lock = RuntimeDir::take(&self.place.path)?.lock;
         Ok(())
     }
 
-    pub(crate) fn state(&self) -> PathBuf {
-        state(&self.path)
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
-    pub(crate) fn control_socket(&self) -> PathBuf {
-        control_socket(&self.path)
+    pub(crate) fn state(&self) -> PathBuf {
+        state(&self.place.path)
     }
 
     /// Removes what means nothing without us. The state stays for the next run.
@@ -148,7 +215,7 @@ impl RuntimeDir {
         if !self.is_held() {
             return;
         }
-        let socket = self.control_socket();
+        let socket = self.place.control_socket();
         if let Err(error) = fs::remove_file(&socket)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -157,7 +224,7 @@ impl RuntimeDir {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 }
 
@@ -171,6 +238,9 @@ fn holder(file: &mut File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -206,5 +276,65 @@ mod tests {
             ours.take_again().unwrap();
             assert!(ours.is_held());
         }
+    }
+
+    /// Puts something else in the place of the directory.
+    type Replace = fn(&Path);
+
+    fn by_link(path: &Path) {
+        let elsewhere = path.with_file_name("elsewhere");
+        directory::make(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(elsewhere, path).unwrap();
+    }
+
+    fn by_writable(path: &Path) {
+        directory::make(path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o775)).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_could_have_put_there_is_not_taken_again() {
+        let replacements: [(Replace, &str); 2] = [
+            (by_link, "it is a symbolic link"),
+            (by_writable, "its group or others may write to it"),
+        ];
+        for (replace, reason) in replacements {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("run");
+            let mut ours = RuntimeDir::take(&path).unwrap();
+            fs::remove_dir_all(&path).unwrap();
+            replace(&path);
+            let told = ours.take_again().unwrap_err().to_string();
+            assert!(told.contains(reason), "{told}");
+            assert!(!lock_in(&path).exists(), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_was_like_that_from_the_start_is_taken_again() {
+        for make in [by_link as Replace, by_writable] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("run");
+            make(&path);
+            let mut ours = RuntimeDir::take(&path).unwrap();
+            fs::remove_file(lock_in(&path)).unwrap();
+            ours.take_again().unwrap();
+            assert!(ours.is_held());
+        }
+    }
+
+    #[test]
+    fn a_directory_may_belong_to_root_to_us_and_to_whom_it_belonged() {
+        let owned_by = |owner| Nature {
+            link: None,
+            owner,
+            writable: false,
+        };
+        let ours = geteuid().as_raw();
+        for owner in [0, ours, 70_000] {
+            assert_eq!(owned_by(owner).fault_since(&owned_by(70_000)), None);
+        }
+        let told = owned_by(70_001).fault_since(&owned_by(70_000));
+        assert_eq!(told.as_deref(), Some("it belongs to the user 70001"));
     }
 }

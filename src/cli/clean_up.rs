@@ -5,14 +5,19 @@
 //! It runs at the terminal of whoever removes the package, and asks no daemon. What is withdrawn so is
 //! not withdrawn by hand: a package that is installed again registers its drivers again.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use super::args::Args;
 use super::client::failed;
-use super::exit::Exit;
+use super::exit::{Exit, complain};
 use super::load;
 use crate::config::{LogLevel, LogSettings, LogTarget};
 use crate::link::layout::Layout;
-use crate::link::sweep::{Ours, sweep};
+use crate::link::sweep::{Ours, Unclaimed, sweep};
 use crate::log;
+use crate::name::DriverName;
+use crate::printable::printable;
 use crate::runtime::{self, RuntimeDir};
 use crate::state::State;
 use crate::supervisor::{found_now, names_of};
@@ -51,9 +56,23 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
         layouts.push(Layout::of(settings));
     }
     layouts.dedup();
+    // Two layouts may have the same links, and what the first leaves may be removed for the second.
+    let mut left = BTreeMap::new();
     for layout in &layouts {
-        // What is left there may be another instance's.
-        drop(sweep(layout, &ours));
+        let unclaimed = sweep(layout, &ours).into_iter();
+        left.extend(unclaimed.map(|Unclaimed { name, link }| (link, name)));
+    }
+    for (link, name) in left.iter().filter(|(link, _)| link.is_symlink()) {
+        complain(&told(link, name));
     }
     loaded.map(drop).map_err(Exit::from)
+}
+
+/// A link that nobody else would tell of.
+fn told(link: &Path, name: &DriverName) -> String {
+    let shown = printable(&link.to_string_lossy());
+    let quoted = shown.replace('\'', "'\\''");
+    format!(
+        "{shown} is left: nobody serves it, but driver {name} may be another instance's; if there is no other: rm '{quoted}'"
+    )
 }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use self::args::{Args, Command};
-use self::exit::Exit;
+use self::exit::{Exit, complain};
 use self::ndr::NdrFlags;
 use self::screen::Screen;
 use self::spelling::Spelled;
@@ -87,6 +87,9 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
 /// The configuration as this command line has it, with the kubelet's root found.
 fn load(args: &Args) -> Result<Loaded, ConfigError> {
     let mut loaded = config::load(&sources(args))?;
+    for warning in loaded.warnings() {
+        complain(&format!("warning: {warning}"));
+    }
     if loaded.needs_kubelet_root() {
         let runtime = runtime::locate(args.runtime_dir.as_deref());
         let KubeletRoot { path, why } = kubelet_root::find(|| root_before(&runtime));

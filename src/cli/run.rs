@@ -129,17 +129,17 @@ async fn serve(
             .map(|runtime| runtime.path().display().to_string()),
         "starting"
     );
-    let control_socket = runtime.as_ref().map(RuntimeDir::control_socket);
+    let place = runtime.as_ref().map(|runtime| runtime.place().clone());
     let supervisor = Supervisor::start(settings, Box::new(reread), runtime).await;
-    let serve = |socket| {
+    let serve = |place| {
         control::serve(
-            socket,
+            place,
             supervisor.reporter(),
             supervisor.changes(),
             supervisor.looks(),
         )
     };
-    let _control = control_socket.map(serve).transpose().map_err(failed)?;
+    let _control = place.map(serve).transpose().map_err(failed)?;
     let _http = http::serve(
         supervisor.listen(),
         supervisor.looks(),

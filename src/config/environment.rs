@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use figment::value::Value;
 
-use super::environment_file;
+use super::environment_file::{self, Assigned};
 use super::error::Problem;
 use super::layer::Layer;
 use super::literal;
@@ -22,19 +22,27 @@ pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', BETWEEN).to_ascii_uppercase())
 }
 
-/// One layer for each variable, so that every value knows the name of its own. What is in the
-/// process' environment comes after what is in files.
-pub(super) fn layers(
-    files: &[PathBuf],
-    environment: &[(OsString, OsString)],
-) -> (Vec<Layer>, Vec<Problem>) {
-    let (assigned, mut problems) = environment_file::assigned(files);
+/// What the variables set.
+pub(super) struct Variables {
+    /// One for each, so that every value knows the name of its own.
+    pub(super) layers: Vec<Layer>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What is in the process' environment comes after what is in files.
+pub(super) fn layers(files: &[PathBuf], environment: &[(OsString, OsString)]) -> Variables {
+    let Assigned {
+        variables,
+        mut problems,
+        warnings,
+    } = environment_file::assigned(files, PREFIX);
     let mut layers = Vec::new();
     let mut add = |layer: Result<Option<Layer>, Problem>| match layer {
         Ok(layer) => layers.extend(layer),
         Err(problem) => problems.push(problem),
     };
-    for (name, (path, value)) in assigned {
+    for (name, (path, value)) in variables {
         if name.starts_with(PREFIX) {
             let origin = Origin::EnvironmentFile(path, name.clone());
             add(layer(origin, &name, &value));
@@ -48,7 +56,11 @@ pub(super) fn layers(
     for (name, value) in ours {
         add(of_process(name, value));
     }
-    (layers, problems)
+    Variables {
+        layers,
+        problems,
+        warnings,
+    }
 }
 
 fn of_process(name: &OsStr, value: &OsStr) -> Result<Option<Layer>, Problem> {

@@ -2,46 +2,171 @@
 //! `EnvironmentFile=` in systemd.exec(5).
 
 use std::collections::BTreeMap;
-use std::iter::Peekable;
-use std::path::PathBuf;
-use std::str::Chars;
+use std::fs::OpenOptions;
+use std::io;
+use std::iter::{Copied, Peekable};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::slice;
+
+use nix::fcntl::OFlag;
 
 use super::error::Problem;
 use super::file;
 
-/// What is assigned in these files, each with the file it is in; of two with one name the later.
-pub(super) fn assigned(files: &[PathBuf]) -> (BTreeMap<String, (PathBuf, String)>, Vec<Problem>) {
-    let (mut variables, mut problems) = (BTreeMap::new(), Vec::new());
-    for path in files {
-        match file::text(path) {
-            Ok(text) => {
-                for (name, value) in assignments(&text) {
-                    variables.insert(name, (path.clone(), value));
-                }
-            }
-            Err(problem) if problem.is_missing_file() => {}
-            Err(problem) => problems.push(problem),
-        }
-    }
-    (variables, problems)
+type Bytes<'a> = Peekable<Copied<slice::Iter<'a, u8>>>;
+
+/// What these files hold.
+#[derive(Debug, Default)]
+pub(super) struct Assigned {
+    /// Each with the file it is in; of two with one name the later.
+    pub(super) variables: BTreeMap<String, (PathBuf, String)>,
+    pub(super) problems: Vec<Problem>,
+    /// Files that do not count although they are there.
+    pub(super) warnings: Vec<String>,
 }
 
-fn assignments(text: &str) -> Vec<(String, String)> {
+/// What is assigned in these files. Only what begins with `prefix` can be wrong.
+pub(super) fn assigned(files: &[PathBuf], prefix: &str) -> Assigned {
+    let mut all = Assigned::default();
+    for path in files {
+        match read(path).and_then(|bytes| decoded(path, &bytes, prefix)) {
+            Ok(variables) => {
+                for (name, value) in variables {
+                    all.variables.insert(name, (path.clone(), value));
+                }
+            }
+            Err(Fault::Missing) => {}
+            Err(Fault::Warning(warning)) => all.warnings.push(warning),
+            Err(Fault::Problem(problem)) => all.problems.push(*problem),
+        }
+    }
+    all
+}
+
+/// Why nothing is taken from a file.
+#[derive(Debug)]
+enum Fault {
+    Missing,
+    Warning(String),
+    Problem(Box<Problem>),
+}
+
+impl Fault {
+    fn warning(path: &Path, why: &str, remedy: &str) -> Fault {
+        let path = path.display();
+        Fault::Warning(format!(
+            "cannot read {path} ({why}): its variables are not taken into account{remedy}"
+        ))
+    }
+}
+
+impl From<Problem> for Fault {
+    fn from(problem: Problem) -> Fault {
+        match problem {
+            problem if problem.is_missing_file() => Fault::Missing,
+            // It is systemd that reads it for the daemon, and systemd may.
+            Problem::Unreadable { path, source }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Fault::warning(&path, "permission denied", "; run as root")
+            }
+            other => Fault::Problem(Box::new(other)),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+    let unreadable = |source| Problem::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    // A FIFO would have us wait for somebody who writes.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .map_err(unreadable)?;
+    let kind = file.metadata().map_err(unreadable)?.file_type();
+    if kind.is_char_device() {
+        // A link to /dev/null masks a file.
+        return Err(Fault::Missing);
+    }
+    if !kind.is_file() {
+        return Err(Fault::warning(path, "not a regular file", ""));
+    }
+    Ok(file::content(path, file)?)
+}
+
+fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+    let mut variables = Vec::new();
+    let mut foreign = None;
+    for assignment in assignments(bytes) {
+        let is_ours = assignment.name.starts_with(prefix.as_bytes());
+        match assignment.decoded() {
+            Some((name, value)) if is_name(&name) => variables.push((name, value)),
+            Some(_) => {}
+            None => {
+                let (line, column) = file::place(&bytes[..assignment.fault(bytes)]);
+                if is_ours {
+                    let path = path.to_owned();
+                    return Err(Problem::NotUtf8 { path, line, column }.into());
+                }
+                foreign.get_or_insert((line, column));
+            }
+        }
+    }
+    match foreign {
+        // The variables beside it do not reach the daemon, either.
+        Some((line, column)) => {
+            let why = format!(
+                "line {line}, column {column}: not UTF-8, and systemd passes over the file"
+            );
+            Err(Fault::warning(path, &why, ""))
+        }
+        None => Ok(variables),
+    }
+}
+
+/// A name and its value, and where in the file they begin.
+#[derive(Debug)]
+struct Assignment {
+    start: usize,
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Assignment {
+    fn decoded(&self) -> Option<(String, String)> {
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+        Some((text(&self.name)?, text(&self.value)?))
+    }
+
+    /// The place in the file of the first byte that is not UTF-8.
+    fn fault(&self, file: &[u8]) -> usize {
+        let good = match std::str::from_utf8(&file[self.start..]) {
+            Ok(_) => 0,
+            Err(error) => error.valid_up_to(),
+        };
+        self.start + good
+    }
+}
+
+fn assignments(text: &[u8]) -> Vec<Assignment> {
     let mut assignments = Vec::new();
-    let mut chars = text.chars().peekable();
-    while let Some(first) = chars.next() {
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(first) = bytes.next() {
         match first {
             // Of a comment that ends with a backslash systemd from 254 on reads the next line, too.
-            '#' | ';' => while chars.next().is_some_and(|c| !ends_line(c)) {},
+            b'#' | b';' => while bytes.next().is_some_and(|c| !ends_line(c)) {},
             c if is_space(c) => {}
             c => {
-                let Some(name) = name(c, &mut chars) else {
+                let start = text.len() - bytes.len() - 1;
+                let Some(name) = name(c, &mut bytes) else {
                     continue;
                 };
-                let value = value(&mut chars);
-                if is_name(&name) {
-                    assignments.push((name, value));
-                }
+                let value = value(&mut bytes);
+                assignments.push(Assignment { start, name, value });
             }
         }
     }
@@ -49,61 +174,61 @@ fn assignments(text: &str) -> Vec<(String, String)> {
 }
 
 /// What stands before the `=`; nothing when the line ends without one.
-fn name(first: char, chars: &mut Peekable<Chars<'_>>) -> Option<String> {
-    let mut name = String::from(first);
+fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
+    let mut name = vec![first];
     loop {
-        match chars.next() {
+        match bytes.next() {
             None => return None,
             Some(c) if ends_line(c) => return None,
-            Some('=') => break,
+            Some(b'=') => break,
             Some(c) => name.push(c),
         }
     }
-    name.truncate(name.trim_end_matches(is_space).len());
+    while name.pop_if(|c| is_space(*c)).is_some() {}
     Some(name)
 }
 
 /// Up to the end of the line. Parts in quotes may go over several, and stand one after the other.
-fn value(chars: &mut Peekable<Chars<'_>>) -> String {
-    let mut value = String::new();
-    while let Some(c) = chars.next_if(|c| !is_bare(*c)) {
+fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
+    let mut value = Vec::new();
+    while let Some(c) = bytes.next_if(|c| !is_bare(*c)) {
         match c {
-            '\'' => value.extend(chars.take_while(|c| *c != '\'')),
-            '"' => quoted(chars, &mut value),
+            b'\'' => value.extend(bytes.take_while(|c| *c != b'\'')),
+            b'"' => quoted(bytes, &mut value),
             c if ends_line(c) => return value,
             _ => {}
         }
     }
-    bare(chars, &mut value);
+    bare(bytes, &mut value);
     value
 }
 
 /// What begins a part that is not in quotes.
-fn is_bare(c: char) -> bool {
-    !is_space(c) && c != '\'' && c != '"'
+fn is_bare(c: u8) -> bool {
+    !is_space(c) && c != b'\'' && c != b'"'
 }
 
 /// Up to the closing quote.
-fn quoted(chars: &mut Peekable<Chars<'_>>, value: &mut String) {
-    while let Some(c) = chars.next().filter(|c| *c != '"') {
-        if c != '\\' {
+fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
+    while let Some(c) = bytes.next().filter(|c| *c != b'"') {
+        if c != b'\\' {
             value.push(c);
             continue;
         }
-        match chars.next() {
-            Some('\n') | None => {}
-            Some(c @ ('"' | '\\' | '`' | '$')) => value.push(c),
-            Some(c) => value.extend(['\\', c]),
+        match bytes.next() {
+            Some(b'\n') | None => {}
+            Some(c @ (b'"' | b'\\' | b'`' | b'$')) => value.push(c),
+            Some(c) => value.extend([b'\\', c]),
         }
     }
 }
 
 /// Up to the end of the line, without the blanks there. Quotes mean nothing any more.
-fn bare(chars: &mut Peekable<Chars<'_>>, value: &mut String) {
+fn bare(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     let mut end = value.len();
-    while let Some(c) = chars.next().filter(|c| !ends_line(*c)) {
-        if c == '\\' {
-            value.extend(chars.next().filter(|c| !ends_line(*c)));
+    while let Some(c) = bytes.next().filter(|c| !ends_line(*c)) {
+        if c == b'\\' {
+            value.extend(bytes.next().filter(|c| !ends_line(*c)));
             end = value.len();
         } else {
             value.push(c);
@@ -115,12 +240,12 @@ fn bare(chars: &mut Peekable<Chars<'_>>, value: &mut String) {
     value.truncate(end);
 }
 
-fn is_space(c: char) -> bool {
-    matches!(c, ' ' | '\t') || ends_line(c)
+fn is_space(c: u8) -> bool {
+    matches!(c, b' ' | b'\t') || ends_line(c)
 }
 
-fn ends_line(c: char) -> bool {
-    matches!(c, '\n' | '\r')
+fn ends_line(c: u8) -> bool {
+    matches!(c, b'\n' | b'\r')
 }
 
 /// systemd drops what is no name of a variable, such as `export NAME`.
@@ -134,7 +259,7 @@ mod tests {
 
     #[track_caller]
     fn reads(text: &str, expected: &[(&str, &str)]) {
-        let found = assignments(text);
+        let found = decoded(Path::new("file"), text.as_bytes(), "NSDR_").unwrap();
         let found: Vec<_> = found.iter().map(|(n, v)| (&**n, &**v)).collect();
         assert_eq!(found, expected, "{text:?}");
     }
@@ -183,5 +308,21 @@ mod tests {
         reads("A=\"\\n\\\"\\\\\\$\\`\\\nx\"", &[("A", "\\n\"\\$`x")]);
         reads("A='\\n'", &[("A", "\\n")]);
         reads("A=\\", &[("A", "")]);
+    }
+
+    #[test]
+    fn who_may_not_read_a_file_is_warned() {
+        let refused = Problem::Unreadable {
+            path: PathBuf::from("/etc/default/x"),
+            source: io::ErrorKind::PermissionDenied.into(),
+        };
+        let Fault::Warning(told) = Fault::from(refused) else {
+            panic!("no warning")
+        };
+        assert_eq!(
+            told,
+            "cannot read /etc/default/x (permission denied): \
+             its variables are not taken into account; run as root"
+        );
     }
 }

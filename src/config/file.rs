@@ -81,21 +81,23 @@ fn read(path: &Path) -> Result<Dict, Problem> {
     parse(path, &bytes(path)?)
 }
 
-/// A whole file that has to be text.
-pub(super) fn text(path: &Path) -> Result<String, Problem> {
-    let bytes = bytes(path)?;
-    utf8(path, &bytes).map(str::to_owned)
-}
-
 fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
-    let unreadable = |source| Problem::Unreadable {
+    let file = File::open(path).map_err(|source| Problem::Unreadable {
         path: path.to_owned(),
         source,
-    };
+    })?;
+    content(path, file)
+}
+
+/// All that is in the file at `path`.
+pub(super) fn content(path: &Path, file: File) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(SIZE_MAX + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    file.take(SIZE_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| Problem::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
     if bytes.len() as u64 > SIZE_MAX {
         return Err(Problem::TooLarge {
             path: path.to_owned(),
@@ -131,7 +133,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Dict, Problem> {
 }
 
 /// The line and column, counted from one, that come after this much of a file.
-fn place(before: &[u8]) -> (usize, usize) {
+pub(super) fn place(before: &[u8]) -> (usize, usize) {
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let start = before
         .iter()

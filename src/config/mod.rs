@@ -1,8 +1,8 @@
 //! The configuration: its layers, what they add up to, and where each value came from.
 //!
 //! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the unit's
-//! environment as a command knows it, the environment, flags. Each layer is checked on its own before the merge, because only then
-//! does an error know the file that it is in.
+//! environment as a command knows it, the environment, flags. Each layer is checked on its own
+//! before the merge, because only then does an error know the file that it is in.
 
 pub(crate) mod clash;
 mod driver;
@@ -117,6 +117,7 @@ pub struct Loaded {
     origins: Origins,
     /// Why the root directory was taken that stands in the place of "auto".
     root_found: Option<String>,
+    warnings: Vec<String>,
 }
 
 impl Loaded {
@@ -143,6 +144,11 @@ impl Loaded {
         self.root_found.as_deref()
     }
 
+    /// Which files of variables were not taken into account, and why.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     fn registry_dir_is_given(&self) -> bool {
         self.origins
             .contains(&Key::of(&["kubelet", "registry_dir"]))
@@ -159,9 +165,9 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         Some((path, presence)) => file::layers(path, presence),
         None => (Vec::new(), Vec::new()),
     };
-    let (variables, faults) = environment::layers(sources.unit_environment(), &sources.environment);
-    layers.extend(variables);
-    problems.extend(faults);
+    let variables = environment::layers(sources.unit_environment(), &sources.environment);
+    layers.extend(variables.layers);
+    problems.extend(variables.problems);
     layers.extend_from_slice(sources.overrides.layers());
     problems.extend(layers.iter().flat_map(layer::Layer::check));
     ConfigError::from_problems(problems)?;
@@ -172,6 +178,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         settings: Settings::from(tree),
         origins: Origins::of(&figment, &layers)?,
         root_found: None,
+        warnings: variables.warnings,
     };
     ConfigError::from_problems(clash::find(&loaded))?;
     Ok(loaded)

@@ -61,14 +61,15 @@ impl Scene {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
+        let place = runtime::Place::of(dir.path()).unwrap();
+        let path = place.control_socket();
         let (reports, requests) = mpsc::unbounded_channel();
         let (changes, seen) = watch::channel(0);
         let (looks, looked) = watch::channel(());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let _guard = runtime.enter();
         let tasks = [
-            serve(path.clone(), reports, seen, looked).unwrap(),
+            serve(place, reports, seen, looked).unwrap(),
             Task::spawn(supervise(requests, asked.clone())),
         ];
         Scene {

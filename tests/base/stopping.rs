@@ -175,6 +175,11 @@ fn what_is_not_ours_stays_when_the_package_goes() {
     fs::write(scene.node.link(NAME), "a file").unwrap();
     let _stranger = bed::Stranger::silent(&scene.node.reg_socket(NAME));
     let before = scene.files();
-    scene.registrar.succeed(&["clean-up"]);
+    let output = scene.registrar.run_cli(["clean-up"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(scene.files(), before);
+    // Nobody else would say that it is there.
+    let link = scene.node.link(OTHER);
+    let remedy = format!("rm '{}'", link.display());
+    assert!(stderr(&output).contains(&remedy), "{output:?}");
 }

@@ -2,6 +2,7 @@
 //! was faster.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -92,6 +93,36 @@ fn the_state_that_is_written_again_is_worth_as_much_as_the_first() {
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();
+    scene.ends_registered(mark, 0, 0);
+}
+
+#[test]
+fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
+    let mut scene = quiet();
+    let notify = NotifySocket::bind(scene.node.root().join("notify"));
+    // The slow look comes each second.
+    scene.registrar = scene
+        .registrar
+        .with_env("NOTIFY_SOCKET", notify.path())
+        .with_env("WATCHDOG_USEC", "2000000");
+    let scene = scene.started();
+    let mark = scene.kubelet.mark();
+    let elsewhere = scene.node.root().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let link = scene.node.root().join("link");
+    symlink(&elsewhere, &link).unwrap();
+    // Faster than the daemon, which would make the directory again.
+    fs::rename(scene.node.runtime_dir(), scene.node.root().join("aside")).unwrap();
+    fs::rename(&link, scene.node.runtime_dir()).unwrap();
+    notify.wait_for_status("is not taken: it is a symbolic link", SOON);
+    // Neither by the looks that come next.
+    let before = scene.registrar.wakeups();
+    eventually("it has looked again", SOON, || {
+        scene.registrar.wakeups() > before + 5
+    });
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    fs::remove_file(scene.node.runtime_dir()).unwrap();
+    scene.wait_phase("registered");
     scene.ends_registered(mark, 0, 0);
 }
 

@@ -1,7 +1,12 @@
 //! The files that the unit takes its variables from.
 
+use std::os::unix::fs::symlink;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
 use super::*;
-use crate::config::{LogLevel, UNIT_ENVIRONMENT};
+use crate::config::{LogLevel, LogTarget, UNIT_ENVIRONMENT};
 
 /// With two such files, as far as they are given.
 fn bench(first: Option<&str>, second: Option<&str>) -> Bench {
@@ -13,6 +18,16 @@ fn bench(first: Option<&str>, second: Option<&str>) -> Bench {
         }
     }
     bench
+}
+
+/// Of the first file.
+#[track_caller]
+fn warns(bench: &Bench, why: &str) {
+    let expected = format!(
+        "cannot read {} ({why}): its variables are not taken into account",
+        bench.path("default").display()
+    );
+    assert_eq!(bench.load().warnings(), [expected]);
 }
 
 fn level(bench: &Bench) -> LogLevel {
@@ -82,4 +97,45 @@ fn are_named_where_a_value_or_a_fault_comes_from_them() {
     // systemd passes over all of it then; nobody wants that.
     let bench = bench(None, None).file("default", b"NSDR_LOG__LEVEL=\xff".as_slice());
     assert_eq!(bench.fault(), "DIR/default: line 1, column 17: not UTF-8");
+}
+
+#[test]
+fn may_have_any_bytes_in_a_comment() {
+    let bench = bench(None, None).file(
+        "default",
+        b"# caf\xe9\nNSDR_LOG__LEVEL=debug\nno assignment \xff\n".as_slice(),
+    );
+    let loaded = bench.load();
+    assert_eq!(loaded.settings.log.level, LogLevel::Debug);
+    assert!(loaded.warnings().is_empty(), "{:?}", loaded.warnings());
+}
+
+/// As systemd does it.
+#[test]
+fn do_not_count_when_a_foreign_variable_is_not_utf8() {
+    let bench = bench(None, Some("NSDR_LOG__TARGET=stderr")).file(
+        "default",
+        b"NSDR_LOG__LEVEL=debug\n\nCITY=K\xf6ln\n".as_slice(),
+    );
+    let loaded = bench.load();
+    assert_eq!(loaded.settings.log.level, LogLevel::Info);
+    assert_eq!(loaded.settings.log.target, LogTarget::Stderr);
+    warns(
+        &bench,
+        "line 3, column 7: not UTF-8, and systemd passes over the file",
+    );
+}
+
+#[test]
+fn are_not_waited_for_where_they_are_no_regular_files() {
+    let bench = bench(None, None);
+    mkfifo(&bench.path("default"), Mode::S_IRUSR).unwrap();
+    warns(&bench, "not a regular file");
+}
+
+#[test]
+fn are_masked_by_a_link_to_dev_null() {
+    let bench = bench(None, None);
+    symlink("/dev/null", bench.path("default")).unwrap();
+    assert!(bench.load().warnings().is_empty());
 }

@@ -172,6 +172,7 @@ impl Driver {
         }
         if elsewhere {
             self.contact = Contact::Untried;
+            self.slow = None;
         }
         if self.withdrawal == Some(Withdrawal::Absence) {
             self.withdrawal = None;

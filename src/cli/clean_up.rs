@@ -59,7 +59,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     // Two layouts may have the same links, and what the first leaves may be removed for the second.
     let mut left = BTreeMap::new();
     for layout in &layouts {
-        let unclaimed = sweep(layout, &ours).into_iter();
+        let unclaimed = sweep(layout, &ours).unclaimed.into_iter();
         left.extend(unclaimed.map(|Unclaimed { name, link }| (link, name)));
     }
     for (link, name) in left.iter().filter(|(link, _)| link.is_symlink()) {

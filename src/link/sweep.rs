@@ -40,15 +40,34 @@ pub(crate) struct Unclaimed {
     pub(crate) link: PathBuf,
 }
 
-/// Looks through the directories of `layout` once, and returns what was left to others.
-pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
+/// What is left after a sweep.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// What was left to others.
+    pub(crate) unclaimed: Vec<Unclaimed>,
+    /// What is ours, and the file system did not let us remove.
+    pub(crate) failed: Vec<(PathBuf, Identity)>,
+}
+
+impl Swept {
+    fn remove(&mut self, path: &Path, what: &'static str) {
+        if !remove(path, what)
+            && let Ok(identity) = Identity::of(path)
+        {
+            self.failed.push((path.to_owned(), identity));
+        }
+    }
+}
+
+/// Looks through the directories of `layout` once.
+pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
     let booted = boot::began();
     let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
-    let mut unclaimed = Vec::new();
+    let mut swept = Swept::default();
     for entry in entries(layout.kubelet_dir()) {
         let link = entry.path();
         if !ours.kept.contains(&link) && is_dead_second_name(layout, ours, &entry) {
-            remove(&link, "a socket of ours that nobody listens on");
+            swept.remove(&link, "a socket of ours that nobody listens on");
             continue;
         }
         let Some(name) = dead_link(layout, &link).filter(|_| !ours.kept.contains(&link)) else {
@@ -57,9 +76,9 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
         // A link of an earlier boot may have been taken up by an instance that has served since.
         let is_left = is_old(&link) && is_old(&layout.socket(&name));
         if is_left || ours.names.contains(&name) {
-            remove(&link, DEAD_LINK);
+            swept.remove(&link, DEAD_LINK);
         } else {
-            unclaimed.push(Unclaimed { name, link });
+            swept.unclaimed.push(Unclaimed { name, link });
         }
     }
     for entry in entries(layout.registry_dir()) {
@@ -69,7 +88,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
         };
         let is_ours = ours.names.contains(&name) || is_old(&socket);
         if is_ours && !ours.kept.contains(&socket) && is_dead_socket(&entry) {
-            remove(&socket, "a socket of ours that nobody listens on");
+            swept.remove(&socket, "a socket of ours that nobody listens on");
         }
     }
     let stages = BTreeSet::from([
@@ -82,10 +101,10 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Vec<Unclaimed> {
         let path = entry.path();
         if is_staged(&entry.file_name()) && (is_dead_socket(&entry) || holds_target(layout, &path))
         {
-            remove(&path, "a temporary file of ours");
+            swept.remove(&path, "a temporary file of ours");
         }
     }
-    unclaimed
+    swept
 }
 
 /// Removes a link of ours, if it still leads nowhere.
@@ -160,10 +179,15 @@ fn was_there_before(then: SystemTime, path: &Path) -> bool {
     }
 }
 
-fn remove(path: &Path, what: &'static str) {
+/// Tells whether it is gone.
+fn remove(path: &Path, what: &'static str) -> bool {
     match fs::remove_file(path) {
         Ok(()) => tracing::info!(path = %path.display(), "removed {what}"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove {what}"),
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "cannot remove {what}");
+            return false;
+        }
     }
+    true
 }

@@ -314,7 +314,9 @@ impl Supervisor {
             paths.insert(self.layout.link(name, record.slot));
         }
         let ours = Ours { names, kept: paths };
-        self.unclaimed = sweep(&self.layout, &ours);
+        let swept = sweep(&self.layout, &ours);
+        self.unclaimed = swept.unclaimed;
+        self.leftovers.extend(swept.failed);
     }
 
     /// A driver of ours has this name, so that what stood under it is ours, too. Two links must not

@@ -209,12 +209,13 @@ impl Supervisor {
         let Some(estate) = held.driver.give_up_name(can_take_over) else {
             return Some(holder);
         };
-        // The socket's file stays until the heir's is renamed over it: the link leads there.
-        held.retired
-            .extend(held.service.take().map(Service::retire));
+        // The socket is served until the heir's is renamed over it: the link leads there.
+        let service = held.service.take();
         self.names.remove(name);
         let now = self.now();
-        self.entries.get_mut(id)?.driver.inherit(estate, now);
+        let heir = self.entries.get_mut(id)?;
+        heir.driver.inherit(estate, now);
+        heir.service = heir.service.take().or(service);
         tracing::info!(driver = %id, "{id}: takes over the name {name} from {holder}, which does not answer");
         self.unsaved = true;
         self.refresh(&holder);

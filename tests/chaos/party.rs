@@ -119,7 +119,12 @@ impl Party {
     pub(crate) fn fall_ill(&mut self, change: impl FnOnce(&mut Behaviour)) {
         let mut behaviour = self.healthy();
         change(&mut behaviour);
-        self.driver.change(behaviour);
+        // To listen otherwise it has to come up anew, and its directory may be gone.
+        if self.driver.behaviour().listening == behaviour.listening {
+            self.driver.change(behaviour);
+        } else {
+            self.come_up(behaviour);
+        }
         self.well = false;
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bed::{Behaviour, Layout, Node, Release, eventually, identity};
+use bed::{Behaviour, Layout, Mounts, Node, Release, eventually, identity};
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
@@ -170,4 +170,33 @@ fn a_driver_taken_out_of_the_configuration_leaves_nothing() {
     eventually("both are gone", SOON, || {
         !is_there(&link) && !is_there(&socket)
     });
+}
+
+/// A socket of ours cannot be removed when we start, and is later.
+#[test]
+fn what_cannot_be_removed_at_the_start_goes_when_it_can() {
+    std::thread::scope(|scope| scope.spawn(read_only_at_the_start).join().unwrap());
+}
+
+fn read_only_at_the_start() {
+    let Some(mut mounts) = Mounts::private() else {
+        bed::skipped("root, to make a file system read-only");
+        return;
+    };
+    let mut scene = Scene::set(Release::V1_36, KEEP);
+    let registry = scene.node.registry_dir();
+    fs::create_dir_all(&registry).unwrap();
+    mounts.tmpfs(&registry, 100, 1 << 20);
+    let left = old(dead_socket(scene.node.reg_socket("gone")));
+    mounts.read_only(&registry, true).unwrap();
+    scene.registrar.start();
+    eventually("it is tried", SOON, || {
+        let logs = scene.registrar.logs();
+        logs.contains("cannot remove a socket of ours")
+            .then_some(())
+            .ok_or(logs)
+    });
+    mounts.read_only(&registry, false).unwrap();
+    eventually("it goes", SOON, || !is_there(&left));
+    scene.wait_registered();
 }

@@ -162,7 +162,7 @@ impl Supervisor {
         };
         self.apply(id, Event::SocketSeen(seen));
         // The link is another name of the socket that was there before.
-        if self.kubelets.want_sockets() && self.layout.one_directory() {
+        if self.links_are_sockets() {
             self.look_at_link(id);
         }
     }
@@ -187,15 +187,20 @@ impl Supervisor {
         }
         let symbolic = matches!(&seen, Seen::Ours(link) if link.target().is_some());
         self.apply(id, Event::LinkSeen(seen));
-        if symbolic && self.kubelets.want_sockets() && self.layout.one_directory() {
+        if symbolic && self.links_are_sockets() {
             self.apply(id, Event::Reannounce(UNSEEN));
             self.tick(id);
         }
     }
 
+    /// Each link is one more name of its socket, which needs the socket's own directory.
+    pub(super) fn links_are_sockets(&self) -> bool {
+        self.kubelets.want_sockets() && self.layout.one_directory()
+    }
+
     /// The link at its place, if it is the one that we would make.
     pub(super) fn standing_link(&self, name: &DriverName, slot: Slot) -> Option<Identity> {
-        let place = link_place(&self.layout, name, slot, self.kubelets.want_sockets());
+        let place = link_place(&self.layout, name, slot, self.links_are_sockets());
         Identity::of(&place.path)
             .ok()
             .filter(|identity| place.is_ours(identity))

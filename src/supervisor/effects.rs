@@ -121,8 +121,9 @@ impl Supervisor {
         if self.lost_its_socket(id) {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
+        let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot, self.kubelets.want_sockets());
+        let place = link_place(&self.layout, name, slot, hard);
         Some(match place.publish(entry.settings.on_live_owner) {
             Ok(published) => {
                 if place.hard && published.made && published.is_symbolic() {
@@ -157,8 +158,9 @@ impl Supervisor {
         if self.lost_its_socket(id) {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
+        let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot, self.kubelets.want_sockets());
+        let place = link_place(&self.layout, name, slot, hard);
         Some(match place.announce(entry.settings.on_live_owner) {
             Ok(published) => {
                 if place.hard && published.is_symbolic() {

@@ -295,16 +295,15 @@ fn terms(settings: &DriverSettings) -> Terms {
     }
 }
 
-/// Where `as_socket` is wanted, the link is one that every kubelet finds when it starts: one more name of
-/// the socket itself, which needs the socket's own directory.
+/// A `hard` link is one that every kubelet finds when it starts: one more name of the socket itself.
 pub(crate) fn link_place<'a>(
     layout: &'a Layout,
     name: &DriverName,
     slot: Slot,
-    as_socket: bool,
+    hard: bool,
 ) -> LinkPlace<'a> {
     LinkPlace {
-        hard: as_socket && layout.one_directory(),
+        hard,
         path: layout.link(name, slot),
         target: layout.target(name),
         socket: layout.socket(name),

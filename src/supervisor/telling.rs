@@ -150,8 +150,7 @@ impl Supervisor {
         });
         let http = self.http_trouble.as_ref();
         let http = http.map(|why| format!("http is not served: {why}"));
-        let has_sockets = self.kubelets.want_sockets() && self.layout.one_directory();
-        let unseen = self.kubelets.are_unseen() && !has_sockets;
+        let unseen = self.kubelets.are_unseen() && !self.links_are_sockets();
         let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
         let runtime = self.runtime_trouble.clone();
         let notes = refused.into_iter().chain(polled).chain(http);

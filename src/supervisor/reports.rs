@@ -118,6 +118,8 @@ impl Supervisor {
         };
         entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
         if matches!(trouble, Trouble::Slow { .. }) {
+            // It was reached: a socket that nobody listened on yet is no trouble any more.
+            entry.forget_error();
             return self.apply(id, Event::DriverSlow(why));
         }
         if trouble.is_error() {

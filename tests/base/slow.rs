@@ -86,7 +86,9 @@ fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
     driver.kill();
     scene.reason(NAME, "waiting-for-driver", "nobody listens on");
     driver.restart(hanging());
-    scene.reason(NAME, "waiting-for-driver", SLOW);
+    // It is reached again, whatever was in the way before.
+    let status = scene.reason(NAME, "waiting-for-driver", SLOW);
+    assert_eq!(status.last_error, None);
     // The old one still hangs, and another one has its place.
     std::fs::remove_file(driver.path()).unwrap();
     scene.reason(NAME, "waiting-for-driver", "waiting for");

@@ -19,8 +19,8 @@
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
 //! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
-//! `directory` (one of our own making), `descriptors` (room for open files), `polled` (one that is
-//! waited for), `memory` (gives back what is free).
+//! `directory` (one of our own making), `reach` (looks where a file system may hang), `descriptors`
+//! (room for open files), `polled` (one that is waited for), `memory` (gives back what is free).
 
 mod backoff;
 mod boot;
@@ -50,6 +50,7 @@ pub mod name;
 mod polled;
 mod printable;
 mod proto;
+mod reach;
 mod registration;
 mod runtime;
 mod socket;

@@ -36,7 +36,7 @@ pub(crate) enum Knock {
 
 /// Connects without ever waiting: a full backlog answers at once, and means that somebody listens.
 pub(crate) fn knock(path: &Path) -> Knock {
-    match try_connect(path) {
+    match connect_now(path) {
         Ok(stream) => Knock::Alive(Some(stream)),
         Err(Errno::EAGAIN) => Knock::Alive(None),
         Err(Errno::ECONNREFUSED | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Knock::Dead,
@@ -57,7 +57,12 @@ pub(crate) fn listener(stream: &UnixStream) -> Option<u32> {
     u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)
 }
 
-fn try_connect(path: &Path) -> nix::Result<UnixStream> {
+/// A connection that does not block, made without waiting for room in the backlog.
+pub(crate) fn open(path: &Path) -> io::Result<UnixStream> {
+    Ok(connect_now(path)?)
+}
+
+fn connect_now(path: &Path) -> nix::Result<UnixStream> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;

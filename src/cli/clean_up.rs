@@ -18,6 +18,7 @@ use crate::link::sweep::{Ours, Unclaimed, sweep};
 use crate::log;
 use crate::name::DriverName;
 use crate::printable::printable;
+use crate::reach::Reach;
 use crate::runtime::{self, RuntimeDir};
 use crate::state::State;
 use crate::supervisor::{found_now, names_of};
@@ -51,7 +52,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     if let Ok(loaded) = &loaded {
         let settings = &loaded.settings;
         // Of those that cannot be seen now, the state has the names.
-        let found = found_now(settings).unwrap_or_default();
+        let found = found_now(settings, &Reach::now()).unwrap_or_default();
         ours.names.extend(names_of(settings, found));
         layouts.push(Layout::of(settings));
     }

@@ -55,11 +55,14 @@ pub(super) async fn connect(args: &Args) -> Result<Client, ClientError> {
 }
 
 pub(super) fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
-    tokio::runtime::Builder::new_current_thread()
+    let runner = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(failed)?
-        .block_on(work)
+        .map_err(failed)?;
+    let done = runner.block_on(work);
+    // A thread that waits for a file system is not waited for.
+    runner.shutdown_background();
+    done
 }
 
 pub(super) fn failed(error: impl std::fmt::Display) -> Exit {

@@ -19,6 +19,7 @@ use crate::link::layout::Layout;
 use crate::metrics::Operations;
 use crate::name::DriverName;
 use crate::printable::{printable, printable_json};
+use crate::reach::Reach;
 use crate::status::paint::{Paint, Tone};
 
 /// What is printed as JSON.
@@ -40,7 +41,7 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
     };
     let mut driver = settings.clone().unwrap_or_default().driver("inspected");
     driver.csi_socket.clone_from(&socket);
-    let inquiry = Inquiry::new(&driver, Operations::new());
+    let inquiry = Inquiry::new(&driver, Operations::new(), &Reach::now());
     in_runtime(async {
         // Nobody is to look at a silent terminal for minutes.
         let slow = |late: Trouble| complain(&late.to_string());

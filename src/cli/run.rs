@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         .enable_all()
         .build()
         .map_err(failed)?;
-    runner.block_on(serve(settings, runtime, move || {
+    let ended = runner.block_on(serve(settings, runtime, move || {
         let before = known.borrow().clone();
         let settings = settle(&sources, &known, &usual)?;
         if *known.borrow() != before {
@@ -55,7 +55,10 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
             tracing::warn!("log.target has changed, which takes effect at the next start");
         }
         Ok(settings)
-    }))
+    }));
+    // A thread that waits for a file system is not waited for.
+    runner.shutdown_background();
+    ended
 }
 
 /// The runtime directory. With flags alone it is one for this driver, and may be missing: a

@@ -13,6 +13,7 @@ use super::trouble::Trouble;
 use super::turns::Turns;
 use crate::backoff::Backoff;
 use crate::identity::Identity;
+use crate::reach::Hung;
 use crate::task::Task;
 
 /// The pause after the first try that failed: bind comes before listen, by microseconds.
@@ -140,6 +141,26 @@ impl Said {
     }
 }
 
+/// What is waited for before the driver is tried again.
+enum Until {
+    /// The pause is over.
+    Delay,
+    /// Something changes on disk, or is looked at anew.
+    Changed,
+    /// The file system answers, or the same.
+    Reached(Hung),
+}
+
+impl Until {
+    fn after(trouble: &Trouble) -> Until {
+        match trouble.hung() {
+            Some(hung) => Until::Reached(hung.clone()),
+            None if trouble.is_on_disk() => Until::Changed,
+            None => Until::Delay,
+        }
+    }
+}
+
 /// Why a driver is no longer stayed with.
 enum Left {
     /// Its socket was replaced, so whoever serves the new one is asked before anything is said.
@@ -156,7 +177,7 @@ impl Keeper {
     /// Asks the driver, stays with it if it answers, and waits for the time to ask again.
     async fn wait_and_stay(&mut self, tell: &impl Fn(Heard)) -> Result<(), RecvError> {
         self.last = *self.seen.borrow_and_update();
-        let met = match self.inquiry.look() {
+        let met = match self.inquiry.look().await {
             Ok(identity) => {
                 let met = self.begin(&identity, tell).await?;
                 let Some(met) = met else { return Ok(()) };
@@ -164,7 +185,7 @@ impl Keeper {
             }
             Err(trouble) => Err(trouble),
         };
-        let (trouble, on_disk) = match met {
+        let (trouble, until) = match met {
             Ok((identity, held, said)) => {
                 let begun = Instant::now();
                 self.late = false;
@@ -176,16 +197,21 @@ impl Keeper {
                 if begun.elapsed() >= STEADY {
                     self.tries = 0;
                 }
-                (trouble, false)
+                let until = match Until::after(&trouble) {
+                    // The next look tells what is there now.
+                    Until::Changed => Until::Delay,
+                    until => until,
+                };
+                (trouble, until)
             }
             Err(trouble) => {
-                let on_disk = trouble.is_on_disk();
-                (trouble, on_disk)
+                let until = Until::after(&trouble);
+                (trouble, until)
             }
         };
         self.late = trouble.is_node_info_late();
         tell(Heard::Silent(trouble));
-        self.pause(on_disk).await
+        self.pause(until).await
     }
 
     /// None when the socket was replaced before the driver had answered.
@@ -210,15 +236,18 @@ impl Keeper {
 
     /// Waits for the time to try again. An event is a reason to try at once; a resync is one only
     /// while nothing that can be used is there.
-    async fn pause(&mut self, on_disk: bool) -> Result<(), RecvError> {
+    async fn pause(&mut self, until: Until) -> Result<(), RecvError> {
         if self.seen.borrow().changes != self.last.changes {
             self.tries = 0;
             return Ok(());
         }
         let delay = self.backoff.delay(self.tries);
-        let rest = async {
-            if on_disk {
-                std::future::pending::<()>().await;
+        let is_delay = matches!(until, Until::Delay);
+        let rest = async move {
+            match until {
+                Until::Delay => {}
+                Until::Changed => std::future::pending().await,
+                Until::Reached(hung) => hung.over().await,
             }
             sleep(delay).await;
         };
@@ -232,7 +261,7 @@ impl Keeper {
                 closed = self.seen.changed() => {
                     closed?;
                     let now = *self.seen.borrow_and_update();
-                    if on_disk || now.changes != self.last.changes {
+                    if !is_delay || now.changes != self.last.changes {
                         self.tries = 0;
                         return Ok(());
                     }
@@ -256,7 +285,7 @@ impl Keeper {
                 closed = self.seen.changed() => closed.map(|()| false)?,
             };
             let now = *self.seen.borrow_and_update();
-            if let Some(left) = self.left(identity) {
+            if let Some(left) = self.left(identity).await {
                 return Ok(left);
             }
             // That a server closes an idle connection says nothing. That nobody takes the next one
@@ -267,7 +296,7 @@ impl Keeper {
                     brief = brief.saturating_add(1);
                     let rested = undisturbed(&mut self.seen, &self.inquiry, identity, rest).await?;
                     if rested.is_none() {
-                        return Ok(self.left(identity).unwrap_or(Left::Replaced));
+                        return Ok(self.left(identity).await.unwrap_or(Left::Replaced));
                     }
                 } else {
                     brief = 0;
@@ -282,7 +311,7 @@ impl Keeper {
                 let again = self.turns.take(|| self.inquiry.again());
                 let again = undisturbed(&mut self.seen, &self.inquiry, identity, again).await?;
                 let Some(again) = again else {
-                    return Ok(self.left(identity).unwrap_or(Left::Replaced));
+                    return Ok(self.left(identity).await.unwrap_or(Left::Replaced));
                 };
                 match Said::of(again) {
                     Ok(again) if again == said => same = same.saturating_add(1),
@@ -302,12 +331,12 @@ impl Keeper {
     }
 
     /// None while the socket is the one that the driver answered on.
-    fn left(&self, identity: &Identity) -> Option<Left> {
-        match self.inquiry.look() {
+    async fn left(&self, identity: &Identity) -> Option<Left> {
+        match self.inquiry.look().await {
             Ok(found) if found == *identity => None,
             Ok(_) => Some(Left::Replaced),
             Err(trouble) if trouble.is_absence() => {
-                let removed = Trouble::Removed(self.inquiry.socket.clone());
+                let removed = Trouble::Removed(self.inquiry.path().to_owned());
                 Some(Left::Lost(removed))
             }
             Err(trouble) => Some(Left::Lost(trouble)),
@@ -329,8 +358,11 @@ async fn undisturbed<T>(
             done = &mut work => return Ok(Some(done)),
             closed = seen.changed() => closed?,
         }
-        if !inquiry.look().is_ok_and(|found| found == *identity) {
-            return Ok(None);
+        match inquiry.look().await {
+            Ok(found) if found == *identity => {}
+            // It may be the same: nobody can tell, and whoever was asked may still answer.
+            Err(trouble) if trouble.hung().is_some() => {}
+            Ok(_) | Err(_) => return Ok(None),
         }
     }
 }
@@ -346,6 +378,7 @@ mod tests {
     use super::*;
     use crate::config::{DriverSettings, Settings};
     use crate::metrics::Operations;
+    use crate::reach::Reach;
 
     const SOON: Duration = Duration::from_secs(20);
 
@@ -361,7 +394,7 @@ mod tests {
             ..Settings::default().driver("a")
         };
         let (heard, hearing) = mpsc::unbounded_channel();
-        let inquiry = Inquiry::new(&settings, Operations::new());
+        let inquiry = Inquiry::new(&settings, Operations::new(), &Reach::default());
         let contact = Contact::start(inquiry, Turns::new(), settings.retry_max, move |news| {
             heard.send(news).unwrap();
         });

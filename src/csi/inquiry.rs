@@ -2,18 +2,19 @@
 
 use std::future::Future;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
 use super::answer::{self, Answer};
-use super::exposure::Exposure;
+use super::csi_socket::{CsiSocket, is_missing};
 use super::trouble::Trouble;
-use crate::config::{DriverSettings, SUN_PATH_MAX};
+use crate::config::DriverSettings;
 use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;
@@ -25,6 +26,8 @@ use crate::proto::csi::node_client::NodeClient;
 use crate::proto::csi::{
     GetPluginInfoRequest, GetPluginInfoResponse, NodeGetInfoRequest, ProbeRequest, ProbeResponse,
 };
+use crate::reach::Reach;
+use crate::socket;
 
 /// The one call that has a deadline of its own.
 pub(crate) const NODE_GET_INFO: &str = "NodeGetInfo";
@@ -32,13 +35,12 @@ pub(crate) const NODE_GET_INFO: &str = "NodeGetInfo";
 /// What to ask, where, and how long to wait for it.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
-    pub(crate) socket: PathBuf,
+    socket: CsiSocket,
+    reach: Reach,
     pinned: Option<String>,
     deadline: Duration,
     node_info_deadline: Duration,
     require_probe: bool,
-    /// Nobody named this socket: whoever may write to its directory could be the driver.
-    found: bool,
     account: Account,
     /// That the volume limit is below zero was said.
     limit_told: AtomicBool,
@@ -59,57 +61,53 @@ pub(crate) struct Acquaintance {
 }
 
 impl Inquiry {
-    pub(crate) fn new(settings: &DriverSettings, operations: Operations) -> Inquiry {
+    pub(crate) fn new(settings: &DriverSettings, operations: Operations, reach: &Reach) -> Inquiry {
         Inquiry {
-            socket: settings.csi_socket.clone(),
+            socket: CsiSocket {
+                path: settings.csi_socket.clone(),
+                found: false,
+            },
+            reach: reach.clone(),
             pinned: settings.name.clone(),
             deadline: settings.request_timeout,
             node_info_deadline: settings.node_info_timeout,
             require_probe: settings.require_probe,
-            found: false,
             account: Account::new(operations),
             limit_told: AtomicBool::new(false),
         }
     }
 
     /// The same for a socket that was found rather than named.
-    pub(crate) fn found(settings: &DriverSettings, operations: Operations) -> Inquiry {
-        Inquiry {
-            found: true,
-            ..Inquiry::new(settings, operations)
-        }
+    pub(crate) fn found(
+        settings: &DriverSettings,
+        operations: Operations,
+        reach: &Reach,
+    ) -> Inquiry {
+        let mut inquiry = Inquiry::new(settings, operations, reach);
+        inquiry.socket.found = true;
+        inquiry
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.socket.path
     }
 
     /// The socket as it is on disk now.
-    pub(crate) fn look(&self) -> Result<Identity, Trouble> {
-        if self.found {
-            self.is_acceptable()?;
-        }
-        match std::fs::metadata(&self.socket) {
-            Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
-            Ok(_) => Err(Trouble::NoSocket(self.socket.clone())),
-            Err(error) if is_missing(&error) => Err(self.absent()),
-            Err(source) => Err(Trouble::Unseen {
-                socket: self.socket.clone(),
-                source,
-            }),
-        }
+    pub(crate) async fn look(&self) -> Result<Identity, Trouble> {
+        let socket = self.socket.clone();
+        self.touch(move || socket.look()).await?
     }
 
-    /// What the configuration checks for a socket that is named in it.
-    fn is_acceptable(&self) -> Result<(), Trouble> {
-        let length = self.socket.as_os_str().len();
-        if length > SUN_PATH_MAX {
-            return Err(Trouble::LongPath {
-                socket: self.socket.clone(),
-                length,
-            });
-        }
-        match self.socket.parent().map(Exposure::of).transpose() {
-            Ok(exposure) => Ok(exposure.flatten().map_or(Ok(()), Err)?),
-            // Then the socket itself cannot be looked at, and that says why.
-            Err(_) => Ok(()),
-        }
+    /// Does what may have to wait for a file system.
+    async fn touch<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let done = self.reach.look(self.path(), self.deadline, work).await;
+        done.map_err(|source| Trouble::OutOfReach {
+            socket: self.path().to_owned(),
+            source,
+        })
     }
 
     /// Asks, and holds a connection whose end tells that the driver may have gone. That one is made
@@ -129,8 +127,9 @@ impl Inquiry {
 
     /// Holds a connection.
     pub(crate) async fn hold(&self) -> Result<Acquaintance, Trouble> {
+        let stream = self.open().await?;
         let lifeline = self
-            .in_time("connecting", Lifeline::connect(&self.socket))
+            .in_time("connecting", Lifeline::over(stream))
             .await?
             .map_err(|error| self.refused(ConnectError::Connect(error)))?;
         Ok(Acquaintance {
@@ -153,18 +152,27 @@ impl Inquiry {
     }
 
     pub(super) async fn connect(&self) -> Result<(Channel, Ended), Trouble> {
-        self.in_time("connecting", client::connect(&self.socket))
+        let stream = self.open().await?;
+        self.in_time("connecting", client::over(stream))
             .await?
             .map_err(|error| self.refused(error))
     }
 
+    async fn open(&self) -> Result<UnixStream, Trouble> {
+        let path = self.path().to_owned();
+        let opened = self.touch(move || socket::open(&path)).await?;
+        opened
+            .and_then(UnixStream::from_std)
+            .map_err(|error| self.refused(ConnectError::Connect(error)))
+    }
+
     fn refused(&self, source: ConnectError) -> Trouble {
-        let socket = self.socket.clone();
+        let socket = self.path().to_owned();
         match &source {
             ConnectError::Connect(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => Trouble::Refused(socket),
                 io::ErrorKind::PermissionDenied => Trouble::Forbidden { socket, source },
-                _ if is_missing(error) => self.absent(),
+                _ if is_missing(error) => Trouble::Absent(socket),
                 _ => Trouble::Connect { socket, source },
             },
             ConnectError::Handshake(_) => Trouble::Connect { socket, source },
@@ -180,9 +188,9 @@ impl Inquiry {
         tokio::select! {
             done = work => Ok(done),
             end = ended => Err(match end {
-                Ok(()) => Trouble::Closed(self.socket.clone()),
+                Ok(()) => Trouble::Closed(self.path().to_owned()),
                 Err(source) => Trouble::Broken {
-                    socket: self.socket.clone(),
+                    socket: self.path().to_owned(),
                     source,
                 },
             }),
@@ -269,7 +277,7 @@ impl Inquiry {
     /// Says it once, and not each time that the driver is asked.
     fn tell_of_limit(&self, info: &GetPluginInfoResponse, limit: i64) {
         if limit < 0 && !self.limit_told.swap(true, Ordering::Relaxed) {
-            let csi_socket = self.socket.display();
+            let csi_socket = self.path().display();
             let name = printable(&info.name);
             tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; below zero means no limit, as for the kubelet");
         }
@@ -323,37 +331,10 @@ impl Inquiry {
         timeout(deadline, work)
             .await
             .map_err(|_| Trouble::TimedOut {
-                socket: self.socket.clone(),
+                socket: self.path().to_owned(),
                 step,
                 deadline,
             })
-    }
-
-    fn absent(&self) -> Trouble {
-        match self.first_missing() {
-            Some(missing) => Trouble::NoDirectory {
-                socket: self.socket.clone(),
-                missing,
-            },
-            None => Trouble::Absent(self.socket.clone()),
-        }
-    }
-
-    /// The topmost directory on the way that is not there.
-    fn first_missing(&self) -> Option<PathBuf> {
-        let mut missing = None;
-        for directory in self
-            .socket
-            .ancestors()
-            .skip(1)
-            .take_while(|path| *path != Path::new("/"))
-        {
-            if directory.exists() {
-                break;
-            }
-            missing = Some(directory.to_owned());
-        }
-        missing
     }
 }
 
@@ -365,15 +346,4 @@ pub(super) fn identity_client(channel: &Channel) -> IdentityClient<Channel> {
 pub(super) fn node_client(channel: &Channel) -> NodeClient<Channel> {
     NodeClient::with_origin(channel.clone(), client::origin())
         .max_decoding_message_size(MESSAGE_LIMIT)
-}
-
-fn is_socket(metadata: &std::fs::Metadata) -> bool {
-    std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type())
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

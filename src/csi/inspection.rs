@@ -180,7 +180,7 @@ impl Inquiry {
     /// Asks everything, one call after the other, so that each time is that of one call. `slow` is
     /// told when NodeGetInfo takes longer than other calls may.
     pub(crate) async fn inspect(&self, slow: impl FnOnce(Trouble)) -> Result<Inspection, Trouble> {
-        self.look()?;
+        self.look().await?;
         let (channel, mut ended) = self.connect().await?;
         self.until(&mut ended, self.ask_everything(&channel, slow))
             .await?

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub(crate) mod contact;
+pub(crate) mod csi_socket;
 pub(crate) mod exposure;
 #[cfg(test)]
 mod fuzz;

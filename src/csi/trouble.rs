@@ -13,6 +13,7 @@ use super::exposure::Exposure;
 use super::inquiry::NODE_GET_INFO;
 use crate::config::SUN_PATH_MAX;
 use crate::grpc::client::{Broken, ConnectError};
+use crate::reach::Hung;
 
 /// Why the driver is no use yet.
 #[derive(Debug, Error)]
@@ -25,6 +26,8 @@ pub(crate) enum Trouble {
     NoSocket(PathBuf),
     #[error("cannot look at {}: {source}", .socket.display())]
     Unseen { socket: PathBuf, source: io::Error },
+    #[error("cannot look at {}: {source}", .socket.display())]
+    OutOfReach { socket: PathBuf, source: Hung },
     #[error(transparent)]
     Exposed(#[from] Exposure),
     #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
@@ -100,6 +103,14 @@ impl Trouble {
     /// Trying again is of no use before something changes on disk.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
+    }
+
+    /// What the socket is on does not answer.
+    pub(crate) fn hung(&self) -> Option<&Hung> {
+        match self {
+            Trouble::OutOfReach { source, .. } => Some(source),
+            _ => None,
+        }
     }
 
     /// NodeGetInfo had all the time that it may take.

@@ -9,6 +9,7 @@ use crate::csi::inquiry::{Inquiry, NODE_GET_INFO};
 use crate::csi::trouble::Trouble;
 use crate::metrics::Operations;
 use crate::proto::control::Driver;
+use crate::reach::Reach;
 
 /// Of a [`Trouble::TimedOut`] in the daemon's words.
 const GIVEN_UP: &str = "NodeGetInfo took longer than";
@@ -23,15 +24,15 @@ pub(super) async fn ask(
     found: bool,
     known: Option<&Driver>,
 ) -> Result<Answer, Finding> {
-    let operations = Operations::new();
+    let (operations, reach) = (Operations::new(), Reach::now());
     let hurried = DriverSettings {
         node_info_timeout: settings.node_info_timeout.min(settings.request_timeout),
         ..settings.clone()
     };
     let inquiry = if found {
-        Inquiry::found(&hurried, operations)
+        Inquiry::found(&hurried, operations, &reach)
     } else {
-        Inquiry::new(&hurried, operations)
+        Inquiry::new(&hurried, operations, &reach)
     };
     match asked(&inquiry).await {
         Ok(answer) => Ok(answer),
@@ -48,7 +49,7 @@ pub(super) async fn ask(
 }
 
 async fn asked(inquiry: &Inquiry) -> Result<Answer, Trouble> {
-    inquiry.look()?;
+    inquiry.look().await?;
     inquiry.again().await
 }
 
@@ -82,6 +83,10 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
         Trouble::Unseen { .. } | Trouble::Forbidden { .. } => {
             ("csi.sock permission", AS_ROOT.to_owned())
         }
+        Trouble::OutOfReach { .. } => (
+            "csi.sock file system",
+            "its server, or the program behind it, does not answer: bring it back, or unmount it (umount -l); the driver cannot be reached by anybody until then".to_owned(),
+        ),
         Trouble::Exposed(exposure) => (
             "plugin directory",
             format!(

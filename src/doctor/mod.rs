@@ -22,6 +22,7 @@ use crate::driver::phase::Phase;
 use crate::link::layout::Layout;
 use crate::name::DriverName;
 use crate::proto::control::{Driver, Status};
+use crate::reach::Reach;
 use crate::supervisor::found_now;
 
 /// What mends that we may not look.
@@ -217,7 +218,7 @@ impl Patient {
         if let Ok(status) = &self.daemon {
             ids.extend(status.drivers.iter().map(|driver| driver.id.clone()));
         }
-        ids.extend(found_now(&self.settings).unwrap_or_default());
+        ids.extend(found_now(&self.settings, &Reach::now()).unwrap_or_default());
         ids
     }
 }

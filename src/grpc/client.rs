@@ -62,6 +62,11 @@ pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectErro
     let stream = UnixStream::connect(path)
         .await
         .map_err(ConnectError::Connect)?;
+    over(stream).await
+}
+
+/// The same over a connection that stands. The caller sets the deadline.
+pub(crate) async fn over(stream: UnixStream) -> Result<(Channel, Ended), ConnectError> {
     let (requests, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)

@@ -5,7 +5,6 @@
 //! a few hundred bytes.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,9 +24,8 @@ pub(crate) struct Lifeline {
 }
 
 impl Lifeline {
-    /// Connects to the socket at `path`, and greets. The caller sets the deadline.
-    pub(crate) async fn connect(path: &Path) -> io::Result<Lifeline> {
-        let mut stream = UnixStream::connect(path).await?;
+    /// Greets whoever is at the other end. The caller sets the deadline.
+    pub(crate) async fn over(mut stream: UnixStream) -> io::Result<Lifeline> {
         let settings = frame(SETTINGS, 0, 0);
         stream.write_all(&[PREFACE, &settings].concat()).await?;
         Ok(Lifeline { stream })
@@ -116,7 +114,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
-        let lifeline = Lifeline::connect(&path).await.unwrap();
+        let stream = UnixStream::connect(&path).await.unwrap();
+        let lifeline = Lifeline::over(stream).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         let mut greeting = [0; 33];
         server.read_exact(&mut greeting).await.unwrap();

@@ -28,6 +28,7 @@ use crate::link::sweep::{Ours, sweep, sweep_link};
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
+use crate::reach::Reach;
 use crate::registration::desk::Desk;
 use crate::runtime::RuntimeDir;
 use crate::state::{State, Written};
@@ -73,6 +74,7 @@ impl Supervisor {
         runtime: Option<RuntimeDir>,
     ) -> Supervisor {
         let layout = Layout::of(&settings);
+        let reach = Reach::now();
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
             kubelets: Kubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
@@ -84,7 +86,8 @@ impl Supervisor {
             schedule: Schedule::default(),
             discovery: Discovery::default(),
             descriptors: Descriptors::default(),
-            watcher: Watcher::new(),
+            watcher: Watcher::new(reach.clone()),
+            reach,
             reporter,
             reports,
             runtime,
@@ -117,7 +120,7 @@ impl Supervisor {
         };
         supervisor.watch_plugins();
         // What keeps plugins_dir from being read is told when it is looked at for drivers.
-        let found = found_now(&supervisor.settings).unwrap_or_default();
+        let found = found_now(&supervisor.settings, &supervisor.reach).unwrap_or_default();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
         for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
             let contact = supervisor.meet(&id);
@@ -164,9 +167,9 @@ impl Supervisor {
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
         let operations = self.metrics.operations.clone();
         let inquiry = if self.settings.drivers.contains_key(&**id) {
-            Inquiry::new(&settings, operations)
+            Inquiry::new(&settings, operations, &self.reach)
         } else {
-            Inquiry::found(&settings, operations)
+            Inquiry::found(&settings, operations, &self.reach)
         };
         let (heard, teller) = (self.reporter.clone(), id.clone());
         Contact::start(

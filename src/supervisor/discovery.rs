@@ -1,21 +1,27 @@
 //! Drivers that nobody wrote down: each directory in plugins_dir with a csi.sock is one.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::schedule::Schedule;
-use super::{DriverId, Subject, Supervisor};
+use super::{DriverId, Report, Subject, Supervisor, tell};
 use crate::config::Settings;
 use crate::driver::Record;
 use crate::moment::Moment;
 use crate::printable::garbles;
+use crate::reach::Reach;
+use crate::task::Task;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
 /// late mount takes less.
 const GONE_FOR_GOOD: Duration = Duration::from_secs(300);
+
+/// How long a look in another thread may take before the next one is tried.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of plugins_dir beside the drivers that were found there.
 #[derive(Default)]
@@ -30,6 +36,8 @@ pub(super) struct Discovery {
     pub(super) departures: Schedule,
     /// The directory could not be read the last time.
     unreadable: bool,
+    /// Looks of other threads, at paths that may hang.
+    apart: HashMap<PathBuf, Task>,
 }
 
 impl Discovery {
@@ -70,19 +78,55 @@ impl Supervisor {
         record.is_held() && self.discovers(id)
     }
 
-    /// Whether a driver that discovery looks after would be found now.
+    /// Whether a driver that discovery looks after would be found now. What may hang is taken to be
+    /// there until it has been looked at.
     pub(super) fn has_plugin(&self, id: &str) -> bool {
-        let socket = self.discovery.csi_socket(id);
-        self.discovers(id) && socket.is_some_and(|socket| is_there(&socket))
+        let there = |socket: PathBuf| self.reach.may_hang(&socket) || is_there(&socket);
+        self.discovers(id) && self.discovery.csi_socket(id).is_some_and(there)
     }
 
-    /// Compares plugins_dir with what is known. The only place that reads a directory while we
+    /// Looks at plugins_dir. The only place that reads a directory while we
     /// run: for an event in plugins_dir itself, and at the resync.
     pub(super) fn look_at_plugins(&mut self) {
         let Some(directory) = self.discovery.directory.clone() else {
             return;
         };
-        let there = match plugins(&directory) {
+        let (reach, path) = (self.reach.clone(), directory.clone());
+        let look = move || plugins(&path, &reach);
+        if self.reach.may_hang(&directory) {
+            self.look_apart(&directory, look, Report::Plugins);
+        } else {
+            self.plugins_seen(look());
+        }
+    }
+
+    /// Looks in another thread, which reports what it saw.
+    fn look_apart<T: Send + 'static>(
+        &mut self,
+        path: &Path,
+        look: impl FnOnce() -> T + Send + 'static,
+        report: impl FnOnce(T) -> Report + Send + 'static,
+    ) {
+        let apart = self.discovery.apart.entry(path.to_owned());
+        if let Entry::Occupied(looking) = &apart
+            && !looking.get().is_finished()
+        {
+            return;
+        }
+        let (reach, reporter, path) = (self.reach.clone(), self.reporter.clone(), path.to_owned());
+        apart.insert_entry(Task::spawn(async move {
+            if let Ok(seen) = reach.look(&path, PATIENCE, look).await {
+                tell(&reporter, report(seen));
+            }
+        }));
+    }
+
+    /// Compares what is in plugins_dir with what is known.
+    pub(super) fn plugins_seen(&mut self, seen: io::Result<Option<BTreeSet<DriverId>>>) {
+        let Some(directory) = self.discovery.directory.clone() else {
+            return;
+        };
+        let there = match seen {
             Ok(there) => there,
             Err(error) => {
                 if !std::mem::replace(&mut self.discovery.unreadable, true) {
@@ -125,17 +169,40 @@ impl Supervisor {
             return;
         }
         let subject = Subject::Candidate(id.clone());
+        if self.reach.may_hang(&socket) {
+            if self.discovery.empty.insert(id.clone()) {
+                self.watcher.follow(&socket, &subject);
+            }
+            let (path, id) = (socket.clone(), id.clone());
+            return self.look_apart(
+                &socket,
+                move || is_there(&path),
+                |there| Report::Candidate(id, there),
+            );
+        }
         if !is_there(&socket) && self.discovery.empty.insert(id.clone()) {
             self.watcher.follow(&socket, &subject);
         }
         // What happened between the look and the watch would go unseen.
         if is_there(&socket) {
-            tracing::info!(driver = %id, csi_socket = %socket.display(), "{id}: found");
-            self.add(id, None);
-            self.drop_candidate(id);
-            self.changed = true;
-            self.unsaved = true;
+            self.found(id, &socket);
         }
+    }
+
+    /// Another thread has looked whether a directory has become a driver's.
+    pub(super) fn candidate_seen(&mut self, id: &DriverId, there: bool) {
+        let socket = self.discovery.csi_socket(id);
+        if let Some(socket) = socket.filter(|_| there && self.discovery.empty.contains(id)) {
+            self.found(id, &socket);
+        }
+    }
+
+    fn found(&mut self, id: &DriverId, socket: &Path) {
+        tracing::info!(driver = %id, csi_socket = %socket.display(), "{id}: found");
+        self.add(id, None);
+        self.drop_candidate(id);
+        self.changed = true;
+        self.unsaved = true;
     }
 
     fn drop_candidate(&mut self, id: &DriverId) {
@@ -195,18 +262,21 @@ impl Supervisor {
     }
 }
 
-/// The drivers that a daemon with these settings would find now.
-pub(crate) fn found_now(settings: &Settings) -> io::Result<Vec<String>> {
+/// The drivers that a daemon with these settings would find now, but for those that may hang.
+pub(crate) fn found_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<String>> {
     if !settings.discovery.enabled {
         return Ok(Vec::new());
     }
     let named = named(settings);
-    let plugins = plugins(&settings.plugins_dir)?
+    if reach.may_hang(&settings.plugins_dir) {
+        return Ok(Vec::new());
+    }
+    let plugins = plugins(&settings.plugins_dir, reach)?
         .unwrap_or_default()
         .into_iter();
     let found = plugins.filter(|id| {
         let socket = settings.plugins_dir.join(&**id).join("csi.sock");
-        is_free(settings, &named, id, &socket) && is_there(&socket)
+        is_free(settings, &named, id, &socket) && !reach.may_hang(&socket) && is_there(&socket)
     });
     Ok(found.map(|id| id.to_string()).collect())
 }
@@ -239,7 +309,7 @@ fn is_id(name: &str) -> bool {
 }
 
 /// The names of all directories in plugins_dir, if that is there.
-fn plugins(directory: &Path) -> io::Result<Option<BTreeSet<DriverId>>> {
+fn plugins(directory: &Path, reach: &Reach) -> io::Result<Option<BTreeSet<DriverId>>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error)
@@ -255,7 +325,7 @@ fn plugins(directory: &Path) -> io::Result<Option<BTreeSet<DriverId>>> {
     let mut names = BTreeSet::new();
     for entry in entries {
         let entry = entry?;
-        if is_directory(&entry)
+        if is_directory(&entry, reach)
             && let Some(name) = entry.file_name().to_str()
         {
             names.insert(name.into());
@@ -264,11 +334,13 @@ fn plugins(directory: &Path) -> io::Result<Option<BTreeSet<DriverId>>> {
     Ok(Some(names))
 }
 
-/// A link to a directory counts as one.
-fn is_directory(entry: &DirEntry) -> bool {
-    entry.file_type().is_ok_and(|kind| {
-        kind.is_dir() || kind.is_symlink() && fs::metadata(entry.path()).is_ok_and(|to| to.is_dir())
-    })
+/// A link to a directory counts as one, and so does what may hang.
+fn is_directory(entry: &DirEntry, reach: &Reach) -> bool {
+    reach.may_hang(&entry.path())
+        || entry.file_type().is_ok_and(|kind| {
+            kind.is_dir()
+                || kind.is_symlink() && fs::metadata(entry.path()).is_ok_and(|to| to.is_dir())
+        })
 }
 
 #[cfg(test)]
@@ -291,15 +363,21 @@ mod tests {
         fs::write(path.join("file"), "").unwrap();
         std::os::unix::fs::symlink("a", path.join("link")).unwrap();
         std::os::unix::fs::symlink("nowhere", path.join("dangling")).unwrap();
-        let names: Vec<String> = plugins(path)
+        let names: Vec<String> = plugins(path, &Reach::default())
             .unwrap()
             .unwrap()
             .iter()
             .map(|id| id.to_string())
             .collect();
         assert_eq!(names, ["a", "link"]);
-        assert_eq!(plugins(&path.join("missing")).unwrap(), None);
-        assert_eq!(plugins(&path.join("file")).unwrap(), None);
+        assert_eq!(
+            plugins(&path.join("missing"), &Reach::default()).unwrap(),
+            None
+        );
+        assert_eq!(
+            plugins(&path.join("file"), &Reach::default()).unwrap(),
+            None
+        );
     }
 
     #[test]

@@ -50,6 +50,7 @@ use crate::memory;
 use crate::metrics::Metrics;
 use crate::moment::Moment;
 use crate::name::DriverName;
+use crate::reach::Reach;
 use crate::runtime::{RuntimeDir, RuntimeError};
 use crate::systemd::notifier::Notifier;
 use crate::watch::{Change, Watcher};
@@ -111,6 +112,7 @@ pub(crate) struct Supervisor {
     discovery: Discovery,
     descriptors: Descriptors,
     watcher: Watcher<Subject>,
+    reach: Reach,
     turns: Turns,
     kubelets: Kubelets,
     reporter: mpsc::UnboundedSender<Report>,

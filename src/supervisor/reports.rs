@@ -1,5 +1,8 @@
 //! What the tasks beside the supervisor tell it, and what it makes of that.
 
+use std::collections::BTreeSet;
+use std::io;
+
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -29,6 +32,10 @@ pub(crate) enum Report {
     /// Whoever was at our place has gone.
     OwnerEnded(DriverId),
     KubeletEnded(Process),
+    /// What is in plugins_dir.
+    Plugins(io::Result<Option<BTreeSet<DriverId>>>),
+    /// Whether there is a csi.sock in a directory that had none.
+    Candidate(DriverId, bool),
     Request(Request),
     /// Why HTTP is not served where it should be; none when it is.
     Http(Option<String>),
@@ -75,6 +82,8 @@ impl Supervisor {
                 self.kubelets.ended(process);
                 self.apply_to_all(&Event::KubeletEnded(process));
             }
+            Report::Plugins(seen) => self.plugins_seen(seen),
+            Report::Candidate(id, there) => self.candidate_seen(&id, there),
             Report::Request(request) => self.answer(request),
             Report::Http(trouble) => {
                 self.http_trouble = trouble;

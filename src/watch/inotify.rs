@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{self, AddWatchFlags, InitFlags, InotifyEvent, WatchDescriptor};
@@ -42,7 +43,7 @@ pub(super) enum Happening {
 }
 
 /// tokio wants AsRawFd, which nix does not give.
-struct Instance(inotify::Inotify);
+struct Instance(Arc<inotify::Inotify>);
 
 impl AsRawFd for Instance {
     fn as_raw_fd(&self) -> RawFd {
@@ -50,10 +51,19 @@ impl AsRawFd for Instance {
     }
 }
 
+/// Sets watches, and knows of none.
+pub(super) struct Handle(Arc<inotify::Inotify>);
+
+impl Handle {
+    pub(super) fn watch(&self, directory: &Path) -> nix::Result<WatchDescriptor> {
+        self.0.add_watch(directory, CHANGES)
+    }
+}
+
 impl Inotify {
     pub(super) fn new() -> io::Result<Inotify> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        let instance = Instance(inotify::Inotify::init(flags)?);
+        let instance = Instance(Arc::new(inotify::Inotify::init(flags)?));
         Ok(Inotify {
             instance: polled(instance, Interest::READABLE)?,
             watches: HashMap::new(),
@@ -64,7 +74,21 @@ impl Inotify {
     /// Watches what is at `directory` now. One that was watched there before is let go only then,
     /// so that nothing is missed between the two.
     pub(super) fn watch(&mut self, directory: &Path) -> nix::Result<()> {
-        let added = self.instance.get_ref().0.add_watch(directory, CHANGES);
+        let added = self.handle().watch(directory);
+        self.note(directory, added)
+    }
+
+    /// What sets a watch from any thread.
+    pub(super) fn handle(&self) -> Handle {
+        Handle(Arc::clone(&self.instance.get_ref().0))
+    }
+
+    /// The kernel has this watch for what is at `directory`.
+    pub(super) fn note(
+        &mut self,
+        directory: &Path,
+        added: nix::Result<WatchDescriptor>,
+    ) -> nix::Result<()> {
         if self.watches.get(directory).copied() == added.ok() {
             return added.map(drop);
         }

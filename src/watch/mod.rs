@@ -13,11 +13,15 @@ use std::fs;
 use std::future::pending;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::sys::inotify::WatchDescriptor;
+use tokio::sync::mpsc;
 
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
+use crate::reach::Reach;
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
@@ -31,6 +35,18 @@ pub(crate) struct Watcher<S> {
     families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
+    reach: Reach,
+    /// Directories that may hang, for which another thread sets the watch.
+    pending: BTreeSet<PathBuf>,
+    setter: mpsc::UnboundedSender<Set>,
+    set: mpsc::UnboundedReceiver<Set>,
+}
+
+/// Another thread has set the watch on a directory that may hang.
+struct Set {
+    directory: PathBuf,
+    watch: nix::Result<WatchDescriptor>,
+    inode: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +57,8 @@ enum Armed {
     Missing,
     /// inotify would not: only polling sees changes here.
     Refused,
+    /// It may hang, and nobody has seen it yet.
+    Unseen,
 }
 
 /// What changed.
@@ -53,7 +71,8 @@ pub(crate) enum Change<S> {
 
 impl<S: Clone + Ord> Watcher<S> {
     /// A watcher that works even where inotify cannot be had: then it only polls.
-    pub(crate) fn new() -> Watcher<S> {
+    pub(crate) fn new(reach: Reach) -> Watcher<S> {
+        let (setter, set) = mpsc::unbounded_channel();
         let inotify = Inotify::new().inspect_err(
             |error| tracing::warn!(%error, "inotify cannot be had, so changes are polled for"),
         );
@@ -67,6 +86,10 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
+            reach,
+            pending: BTreeSet::new(),
+            setter,
+            set,
         }
     }
 
@@ -142,7 +165,17 @@ impl<S: Clone + Ord> Watcher<S> {
         loop {
             let happenings = tokio::select! {
                 happenings = next_happenings(&mut self.inotify) => happenings,
+                Some(set) = self.set.recv() => {
+                    let told = self.note_set(set);
+                    if !told.is_empty() {
+                        return Change::Subjects(told);
+                    }
+                    continue;
+                }
                 () = next_mount(&mut self.mounts) => {
+                    self.reach.read_mounts();
+                    // Whoever waits for what was mounted before may wait for ever.
+                    self.pending.clear();
                     if self.resync() {
                         return Change::Everything;
                     }
@@ -172,16 +205,19 @@ impl<S: Clone + Ord> Watcher<S> {
         if self.inotify.is_none() {
             self.inotify = Inotify::new().ok();
         }
-        let stale: Vec<PathBuf> = self
-            .directories
-            .iter()
-            .filter(|(path, armed)| armed.is_stale(path))
-            .map(|(path, _)| path.clone())
-            .collect();
+        if self.mounts.is_none() {
+            self.reach.read_mounts();
+        }
+        let all = self.directories.iter();
+        let all: Vec<_> = all.map(|(path, armed)| (path.clone(), *armed)).collect();
         let mut replaced = false;
-        for directory in stale {
-            replaced |= self.directories.get(&directory) != Some(&Armed::Refused);
-            self.arm(&directory);
+        for (directory, armed) in all {
+            if self.reach.may_hang(&directory) {
+                self.arm_apart(&directory);
+            } else if armed.is_stale(&directory) {
+                replaced |= armed != Armed::Refused;
+                self.arm(&directory);
+            }
         }
         replaced
     }
@@ -223,7 +259,63 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 
     fn arm(&mut self, directory: &Path) {
-        let armed = self.watch(directory);
+        if self.reach.may_hang(directory) {
+            self.arm_apart(directory);
+        } else {
+            let armed = self.watch(directory);
+            self.note_armed(directory, armed);
+        }
+    }
+
+    /// Lets another thread set the watch. What it says comes with [`Watcher::changed`].
+    fn arm_apart(&mut self, directory: &Path) {
+        let Some(inotify) = &self.inotify else {
+            return self.note_armed(directory, Armed::Refused);
+        };
+        let known = self.directories.entry(directory.to_owned());
+        known.or_insert(Armed::Unseen);
+        if !self.pending.insert(directory.to_owned()) {
+            return;
+        }
+        let (handle, setter, reach) = (inotify.handle(), self.setter.clone(), self.reach.clone());
+        let directory = directory.to_owned();
+        tokio::spawn(async move {
+            let path = directory.clone();
+            let set = move || Set {
+                watch: handle.watch(&path),
+                inode: inode(&path),
+                directory: path,
+            };
+            // Nobody waits for it, so that it may take its time.
+            if let Ok(set) = reach.look(&directory, Duration::MAX, set).await
+                && setter.send(set).is_err()
+            {
+                tracing::debug!("nobody watches any more");
+            }
+        });
+    }
+
+    /// Who has to look again: what happened before the watch was set went unseen.
+    fn note_set(&mut self, set: Set) -> BTreeSet<S> {
+        self.pending.remove(&set.directory);
+        let Some(inotify) = &mut self.inotify else {
+            return BTreeSet::new();
+        };
+        let noted = inotify.note(&set.directory, set.watch);
+        let Some(before) = self.directories.get(&set.directory).copied() else {
+            inotify.unwatch(&set.directory);
+            return BTreeSet::new();
+        };
+        let armed = Armed::of(noted, set.inode);
+        self.note_armed(&set.directory, armed);
+        let followers = self.subjects.get(&set.directory);
+        match followers {
+            Some(followers) if armed != before => followers.clone(),
+            Some(_) | None => BTreeSet::new(),
+        }
+    }
+
+    fn note_armed(&mut self, directory: &Path, armed: Armed) {
         if armed == Armed::Refused && self.directories.get(directory) != Some(&Armed::Refused) {
             tracing::warn!(
                 directory = %directory.display(),
@@ -237,11 +329,8 @@ impl<S: Clone + Ord> Watcher<S> {
         let Some(inotify) = &mut self.inotify else {
             return Armed::Refused;
         };
-        match inotify.watch(directory) {
-            Ok(()) => inode(directory).map_or(Armed::Missing, Armed::Yes),
-            Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
-            Err(_) => Armed::Refused,
-        }
+        let watched = inotify.watch(directory);
+        Armed::of(watched, inode(directory))
     }
 }
 
@@ -266,12 +355,20 @@ async fn next_mount(mounts: &mut Option<Mounts>) {
 }
 
 impl Armed {
+    fn of(watched: nix::Result<()>, inode: Option<(u64, u64)>) -> Armed {
+        match watched {
+            Ok(()) => inode.map_or(Armed::Missing, Armed::Yes),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
+            Err(_) => Armed::Refused,
+        }
+    }
+
     /// The watch does not fit what is at `directory` now; a refusal is tried again each time.
     fn is_stale(self, directory: &Path) -> bool {
         match self {
             Armed::Yes(watched) => inode(directory) != Some(watched),
             Armed::Missing => inode(directory).is_some(),
-            Armed::Refused => true,
+            Armed::Refused | Armed::Unseen => true,
         }
     }
 }

@@ -30,7 +30,7 @@ async fn hears_of(watcher: &mut Watcher<&'static str>, subject: &'static str) {
 async fn tells_of_a_file_whose_parents_come_one_by_one() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a/b/csi.sock");
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&path, &"driver");
     fs::create_dir(root.path().join("a")).unwrap();
     hears_of(&mut watcher, "driver").await;
@@ -45,7 +45,7 @@ async fn follows_a_directory_that_is_replaced() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a/csi.sock");
     fs::create_dir(root.path().join("a")).unwrap();
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&path, &"driver");
     for _ in 0..3 {
         fs::remove_dir_all(root.path().join("a")).unwrap();
@@ -67,7 +67,7 @@ async fn sees_into_a_directory_that_is_made_while_the_watches_are_set() {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("a");
         let path = directory.join("csi.sock");
-        let mut watcher = Watcher::new();
+        let mut watcher = Watcher::new(Reach::default());
         let maker = std::thread::spawn({
             let directory = directory.clone();
             move || fs::create_dir(directory).unwrap()
@@ -88,7 +88,7 @@ async fn keeps_quiet_about_reads_writes_and_other_files() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("csi.sock");
     fs::write(&path, "").unwrap();
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&path, &"driver");
     for n in 0..100 {
         fs::write(root.path().join(format!("other-{n}")), "x").unwrap();
@@ -103,7 +103,7 @@ async fn says_that_everything_must_be_looked_at_when_events_were_lost() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a/csi.sock");
     fs::create_dir(root.path().join("a")).unwrap();
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&path, &"driver");
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let limit: usize = limit.trim().parse().unwrap();
@@ -126,7 +126,7 @@ async fn one_directory_under_two_paths_is_told_for_both() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("a")).unwrap();
     std::os::unix::fs::symlink("a", root.path().join("b")).unwrap();
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&root.path().join("a/csi.sock"), &"straight");
     watcher.follow(&root.path().join("b/csi.sock"), &"around");
     fs::write(root.path().join("a/csi.sock"), "").unwrap();
@@ -141,7 +141,7 @@ async fn one_directory_under_two_paths_is_told_for_both() {
 async fn forgets_what_nobody_follows() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a/csi.sock");
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&path, &"driver");
     watcher.unfollow(&path, &"driver");
     assert!(watcher.directories.is_empty() && watcher.subjects.is_empty());
@@ -153,7 +153,7 @@ async fn forgets_what_nobody_follows() {
 async fn tells_of_every_child_of_a_directory_and_of_nothing_below_it() {
     let root = tempfile::tempdir().unwrap();
     let plugins = root.path().join("storage/plugins");
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow_children(&plugins, &"plugins");
     fs::create_dir_all(&plugins).unwrap();
     hears_of(&mut watcher, "plugins").await;
@@ -178,7 +178,7 @@ async fn tells_of_every_child_of_a_directory_and_of_nothing_below_it() {
 async fn a_directory_stays_watched_for_a_child_when_nobody_wants_the_others() {
     let root = tempfile::tempdir().unwrap();
     let child = root.path().join("csi.sock");
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow_children(root.path(), &"plugins");
     watcher.follow(&child, &"driver");
     watcher.unfollow_children(root.path(), &"plugins");
@@ -197,7 +197,7 @@ async fn tells_when_a_mount_hides_a_directory_and_when_it_shows_it_again() {
     let (near, far) = (root.path().join("a"), root.path().join("b"));
     fs::create_dir(&near).unwrap();
     fs::create_dir(&far).unwrap();
-    let mut watcher = Watcher::new();
+    let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&near.join("csi.sock"), &"driver");
     mounts.tmpfs(&near, 10, 4096);
     assert_eq!(told(&mut watcher).await, Change::Everything);
@@ -212,4 +212,31 @@ async fn tells_when_a_mount_hides_a_directory_and_when_it_shows_it_again() {
     hears_of(&mut watcher, "driver").await;
     fs::write(near.join("csi.sock"), "").unwrap();
     hears_of(&mut watcher, "driver").await;
+}
+
+#[tokio::test]
+async fn another_thread_watches_a_directory_that_may_hang() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    let directory = root.join("mount/driver");
+    fs::create_dir_all(&directory).unwrap();
+    let mut watcher = Watcher::new(Reach::with_mount(&root.join("mount")));
+    watcher.follow(&directory.join("csi.sock"), &"driver");
+    // What was there before the watch was set has to be looked at.
+    hears_of(&mut watcher, "driver").await;
+    assert_eq!(watcher.polled().count(), 0);
+    fs::write(directory.join("csi.sock"), "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+    // A slow look that finds nothing new tells nobody.
+    assert!(!watcher.resync());
+    assert!(is_quiet(&mut watcher).await);
+    fs::remove_dir_all(&directory).unwrap();
+    hears_of(&mut watcher, "driver").await;
+    fs::create_dir(&directory).unwrap();
+    hears_of(&mut watcher, "driver").await;
+    fs::write(directory.join("csi.sock"), "").unwrap();
+    hears_of(&mut watcher, "driver").await;
+    watcher.unfollow(&directory.join("csi.sock"), &"driver");
+    fs::remove_file(directory.join("csi.sock")).unwrap();
+    assert!(is_quiet(&mut watcher).await);
 }

@@ -9,6 +9,7 @@
 mod callers;
 mod drivers;
 mod modes;
+mod mounts;
 mod nobody;
 mod planted;
 mod scene;

@@ -12,6 +12,7 @@
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
 //! - [`SidecarProcess`]: node-driver-registrar itself, or what takes its flags, as a process
 //! - [`View`]: a mount namespace, as a container has it
+//! - [`HangingMount`]: a file system whose server hangs
 //! - [`Mounts`]: mounts that only this thread and its children see
 //! - [`Footprint`]: what a process costs
 //! - [`Dice`]: numbers that the same seed gives again
@@ -29,6 +30,7 @@ pub mod dice;
 pub mod driver;
 pub mod eventually;
 pub mod footprint;
+pub mod hanging;
 mod identity;
 pub mod kubelet;
 pub mod mounts;
@@ -55,6 +57,7 @@ pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
 pub use eventually::{eventually, never, stays};
 pub use footprint::Footprint;
+pub use hanging::{Hang, HangingMount};
 pub use identity::identity;
 pub use kubelet::{Faults, KubeletProcess, Release, Settings, TestKubelet, Timing};
 pub use mounts::Mounts;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use bed::driver::{Answer, Call, Listening};
-use bed::{Behaviour, eventually};
+use bed::{Behaviour, FakeDriver, HangingMount, eventually};
 use tonic::Code;
 
 use super::{doctor, findings, finds};
@@ -47,6 +47,20 @@ fn a_file_in_the_place_of_the_drivers_socket() {
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     fs::write(&socket, "").unwrap();
     finds(&scene, "csi.sock", "is no socket");
+}
+
+#[test]
+fn a_file_system_that_does_not_answer() {
+    let mut scene = Scene::new(&[NAME], QUICK);
+    let Some(mount) = HangingMount::over(scene.node.plugins_dir().join(NAME)) else {
+        return;
+    };
+    let _driver = FakeDriver::start(scene.node.csi_socket(NAME), Behaviour::named(NAME));
+    let _hang = mount.hang();
+    finds(&scene, "csi.sock file system", "does not answer");
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-driver");
+    finds(&scene, "csi.sock file system", "does not answer");
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! csi.sock as it is on disk: whether it is there, and whether whoever listens on it can be trusted.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::exposure::Exposure;
+use super::trouble::Trouble;
+use crate::config::SUN_PATH_MAX;
+use crate::identity::Identity;
+
+/// The place of a driver's socket.
+#[derive(Clone, Debug)]
+pub(crate) struct CsiSocket {
+    pub(crate) path: PathBuf,
+    /// Nobody named this socket: whoever may write to its directory could be the driver.
+    pub(crate) found: bool,
+}
+
+impl CsiSocket {
+    /// What is there now.
+    pub(crate) fn look(&self) -> Result<Identity, Trouble> {
+        if self.found {
+            self.is_acceptable()?;
+        }
+        match fs::metadata(&self.path) {
+            Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
+            Ok(_) => Err(Trouble::NoSocket(self.path.clone())),
+            Err(error) if is_missing(&error) => Err(self.absent()),
+            Err(source) => Err(Trouble::Unseen {
+                socket: self.path.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// What the configuration checks for a socket that is named in it.
+    fn is_acceptable(&self) -> Result<(), Trouble> {
+        let length = self.path.as_os_str().len();
+        if length > SUN_PATH_MAX {
+            return Err(Trouble::LongPath {
+                socket: self.path.clone(),
+                length,
+            });
+        }
+        match self.path.parent().map(Exposure::of).transpose() {
+            Ok(exposure) => Ok(exposure.flatten().map_or(Ok(()), Err)?),
+            // Then the socket itself cannot be looked at, and that says why.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn absent(&self) -> Trouble {
+        match self.first_missing() {
+            Some(missing) => Trouble::NoDirectory {
+                socket: self.path.clone(),
+                missing,
+            },
+            None => Trouble::Absent(self.path.clone()),
+        }
+    }
+
+    /// The topmost directory on the way that is not there.
+    fn first_missing(&self) -> Option<PathBuf> {
+        let mut missing = None;
+        for directory in self
+            .path
+            .ancestors()
+            .skip(1)
+            .take_while(|path| *path != Path::new("/"))
+        {
+            if directory.exists() {
+                break;
+            }
+            missing = Some(directory.to_owned());
+        }
+        missing
+    }
+}
+
+fn is_socket(metadata: &Metadata) -> bool {
+    metadata.file_type().is_socket()
+}
+
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}

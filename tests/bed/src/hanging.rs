@@ -1,0 +1,95 @@
+//! A mount whose server can be made to hang: FUSE, by bindfs, which is stopped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+
+use crate::{eventually, skipped};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Mounted for as long as it lives. Whoever touches what is below it while it hangs, hangs too.
+pub struct HangingMount {
+    server: Child,
+    point: PathBuf,
+}
+
+impl HangingMount {
+    /// Mounts an empty directory over `point`, which is made, or says that it cannot be done here.
+    ///
+    /// # Panics
+    /// When nothing is mounted although it could be.
+    #[must_use]
+    pub fn over(point: impl Into<PathBuf>) -> Option<Self> {
+        let point = point.into();
+        let bindfs = Command::new("bindfs")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status();
+        if !Uid::effective().is_root() || bindfs.is_err() || !Path::new("/dev/fuse").exists() {
+            skipped("root, bindfs and FUSE, to make a file system that hangs");
+            return None;
+        }
+        let name = point.file_name().expect("a path with a name");
+        let served = point.with_file_name(format!(".served-{}", name.to_string_lossy()));
+        fs::create_dir_all(&point).unwrap();
+        fs::create_dir_all(&served).unwrap();
+        let server = Command::new("bindfs")
+            .arg("-f")
+            .args([&served, &point])
+            .spawn()
+            .unwrap();
+        let mount = HangingMount { server, point };
+        eventually("it is mounted", SOON, || mount.is_mounted());
+        Some(mount)
+    }
+
+    fn is_mounted(&self) -> bool {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let point = self.point.to_string_lossy();
+        table
+            .lines()
+            .any(|line| line.split(' ').nth(4) == Some(&*point))
+    }
+
+    /// From now on whoever touches it waits, until the value is dropped.
+    #[must_use]
+    pub fn hang(&self) -> Hang<'_> {
+        self.signal(Signal::SIGSTOP);
+        Hang(self)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.server.id().try_into().unwrap());
+        kill(pid, signal).unwrap();
+    }
+}
+
+/// For as long as it lives, nobody gets an answer.
+pub struct Hang<'a>(&'a HangingMount);
+
+impl Drop for Hang<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::SIGCONT);
+    }
+}
+
+impl Drop for HangingMount {
+    fn drop(&mut self) {
+        // The kernel fails all that is waited for when the server has ended.
+        if let Err(error) = self.server.kill().and_then(|()| self.server.wait()) {
+            eprintln!("cannot end the server of {}: {error}", self.point.display());
+        }
+        let unmounted = Command::new("umount")
+            .arg("--lazy")
+            .arg(&self.point)
+            .status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            eprintln!("cannot unmount {}", self.point.display());
+        }
+    }
+}

@@ -4,9 +4,9 @@
 //! long as the server likes. One thread does everything here, so it never touches such a file system:
 //! the table of mounts tells which paths lead through one, and a thread of its own looks there.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,28 +103,29 @@ impl Reach {
             "1 1 0:9 / {} rw shared:1 - nfs server rw\n",
             point.display()
         );
-        reach.take_over(line.as_bytes());
+        reach.take_over(line.as_bytes()).expect("a table in memory");
         reach
     }
 
     /// Something was mounted or unmounted.
     pub(crate) fn read_mounts(&self) {
-        match fs::read("/proc/thread-self/mountinfo") {
-            Ok(table) => self.take_over(&table),
-            Err(error) => tracing::debug!(%error, "the table of mounts cannot be read"),
+        let table = File::open("/proc/thread-self/mountinfo");
+        if let Err(error) = table.and_then(|table| self.take_over(BufReader::new(table))) {
+            tracing::debug!(%error, "the table of mounts cannot be read");
         }
     }
 
     /// A mount that was there before keeps the thread that waits for it.
-    fn take_over(&self, table: &[u8]) {
+    fn take_over(&self, table: impl BufRead) -> io::Result<()> {
         let mut known = self.mounts();
-        let there = mounts_that_may_hang(table).map(|found| {
+        let there = mounts_that_may_hang(table)?.into_iter().map(|found| {
             let before = known
                 .iter()
                 .find(|mount| mount.id == found.id && mount.point == found.point);
             before.cloned().unwrap_or_else(|| Arc::new(found))
         });
         *known = there.collect();
+        Ok(())
     }
 
     fn mounts(&self) -> MutexGuard<'_, Vec<Arc<Mount>>> {
@@ -201,7 +202,7 @@ impl Reach {
                     }
                     steps.append(&mut steps_of(&target));
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
                 // It is no link.
                 Err(_) => {}
             }
@@ -222,13 +223,19 @@ fn steps_of(path: &Path) -> Vec<OsString> {
     steps
 }
 
-/// Of several mounts at one point, the last one hides the others.
-fn mounts_that_may_hang(table: &[u8]) -> impl Iterator<Item = Mount> {
-    let lines = table.split(|byte| *byte == b'\n').filter_map(mount);
-    let topmost: BTreeMap<PathBuf, Mount> = lines.map(|one| (one.point.clone(), one)).collect();
-    topmost
-        .into_values()
-        .filter(|mount| !LOCAL.contains(&&*mount.kind))
+/// Of several mounts at one point, the last one hides the others. A node with many pods has
+/// thousands of mounts, so that nothing is kept of the others.
+fn mounts_that_may_hang(table: impl BufRead) -> io::Result<Vec<Mount>> {
+    let mut mounts: Vec<Mount> = Vec::new();
+    for line in table.split(b'\n') {
+        if let Some(mount) = mount(&line?) {
+            mounts.retain(|before| before.point != mount.point);
+            if !LOCAL.contains(&&*mount.kind) {
+                mounts.push(mount);
+            }
+        }
+    }
+    Ok(mounts)
 }
 
 /// `36 35 98:0 /root /mount/point options [tags] - kind source options`, as in proc(5).
@@ -280,7 +287,9 @@ mod tests {
             )
         });
         let reach = Reach::default();
-        reach.take_over(lines.collect::<String>().as_bytes());
+        reach
+            .take_over(lines.collect::<String>().as_bytes())
+            .unwrap();
         reach
     }
 
@@ -356,9 +365,11 @@ mod tests {
         let point = Path::new("/vdata");
         let reach = reach(&[("nfs", point)]);
         let before = reach.on_the_way(point).unwrap();
-        reach.take_over(b"0 1 0:9 / /vdata rw - nfs server rw\n1 1 0:9 / /b rw - nfs server rw\n");
+        let table = "0 1 0:9 / /vdata rw - nfs server rw\n1 1 0:9 / /b rw - nfs server rw\n";
+        reach.take_over(table.as_bytes()).unwrap();
         assert!(Arc::ptr_eq(&before, &reach.on_the_way(point).unwrap()));
-        reach.take_over(b"7 1 0:9 / /vdata rw - nfs server rw\n");
+        let anew = "7 1 0:9 / /vdata rw - nfs server rw\n";
+        reach.take_over(anew.as_bytes()).unwrap();
         assert!(!Arc::ptr_eq(&before, &reach.on_the_way(point).unwrap()));
     }
 }

@@ -17,7 +17,7 @@
 //! | `status` | what is so, for those who ask |
 //! | `systemd`, `control`, `http`, `doctor`, `cli` | its readers |
 //!
-//! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
+//! Underneath: `grpc` (a connection as a value), `socket`, `swap`, `identity`, `moment`, `boot`, `backoff`,
 //! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
 //! `directory` (one of our own making), `descriptors` (room for open files), `polled` (one that is
 //! waited for), `memory` (gives back what is free).
@@ -56,6 +56,7 @@ mod socket;
 mod state;
 mod status;
 mod supervisor;
+mod swap;
 mod systemd;
 mod task;
 mod watch;

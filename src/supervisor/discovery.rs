@@ -1,6 +1,6 @@
 //! Drivers that nobody wrote down: each directory in plugins_dir with a csi.sock is one.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,9 @@ pub(super) struct Discovery {
     named: HashSet<PathBuf>,
     /// Directories without a csi.sock so far.
     empty: BTreeSet<DriverId>,
-    /// When drivers whose directory went are given up, although a kubelet holds them.
+    /// Since when directories of drivers that a kubelet holds are gone.
+    gone: HashMap<DriverId, Moment>,
+    /// When those drivers are given up.
     pub(super) departures: Schedule,
     /// The directory could not be read the last time.
     unreadable: bool,
@@ -36,23 +38,33 @@ impl Discovery {
     fn csi_socket(&self, id: &str) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(id).join("csi.sock"))
     }
+
+    /// The driver is no longer one whose directory is gone.
+    pub(super) fn stays(&mut self, id: &DriverId) {
+        self.gone.remove(id);
+        self.departures.set(id, None);
+    }
 }
 
 impl Supervisor {
     /// Begins to watch plugins_dir as the settings have it now, or ends it.
     pub(super) fn watch_plugins(&mut self) {
-        if let Some(old) = self.discovery.directory.take() {
-            for id in std::mem::take(&mut self.discovery.empty) {
+        let before = std::mem::take(&mut self.discovery);
+        if let Some(old) = &before.directory {
+            for id in before.empty {
                 let socket = old.join(&*id).join("csi.sock");
                 self.watcher.unfollow(&socket, &Subject::Candidate(id));
             }
-            self.watcher.unfollow_children(&old, &Subject::Plugins);
+            self.watcher.unfollow_children(old, &Subject::Plugins);
         }
-        self.discovery = Discovery::default();
         if !self.settings.discovery.enabled {
             return;
         }
         let directory = self.settings.plugins_dir.clone();
+        // A reload changes nothing about how long they have been gone.
+        if before.directory.as_ref() == Some(&directory) {
+            self.discovery.gone = before.gone;
+        }
         self.watcher.follow_children(&directory, &Subject::Plugins);
         self.discovery.directory = Some(directory);
         self.discovery.named = named(&self.settings);
@@ -109,7 +121,7 @@ impl Supervisor {
                 continue;
             }
             if self.entries.contains_key(&id) {
-                self.discovery.departures.set(&id, None);
+                self.discovery.stays(&id);
             } else {
                 self.look_at_candidate(&id);
             }
@@ -165,9 +177,12 @@ impl Supervisor {
             return;
         }
         let patience = patience(entry.settings.withdraw_after);
-        tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
-        let at = self.now() + patience;
-        self.discovery.departures.set(id, Some(at));
+        let now = self.now();
+        let since = *self.discovery.gone.entry(id.clone()).or_insert_with(|| {
+            tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
+            now
+        });
+        self.discovery.departures.set(id, Some(since + patience));
     }
 
     /// Drivers whose directory went, and that nobody holds any more or nobody waits for.
@@ -179,7 +194,7 @@ impl Supervisor {
             match record.filter(Record::is_held) {
                 // It lasts until it is undone by hand.
                 Some(record) if record.withdrawn_by_hand => {
-                    self.discovery.departures.set(&id, None);
+                    self.discovery.stays(&id);
                 }
                 Some(_) if now < at => {}
                 Some(_) | None => self.let_go(&id),

@@ -1,11 +1,25 @@
-//! When this machine was started, by the clock and by what the clock cannot move.
+//! Which boot of this machine it is, and when that was, by the clock and by what the clock cannot move.
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A time before this is that of a clock that had not been set yet, or of a file system that has none.
 const CLOCKS_ARE_SET: Duration = Duration::from_secs(946_684_800);
+
+/// Pids, start times and inodes mean nothing after a reboot. None where the boot has no name for us, as
+/// where a container hides that part of /proc: nothing is the same as a boot that is not known.
+pub(crate) fn id() -> Option<&'static str> {
+    static ID: LazyLock<Option<String>> = LazyLock::new(|| {
+        let read = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        read.inspect_err(|error| tracing::warn!(%error, "the boot id cannot be read"))
+            .ok()
+            .map(|id| id.trim().to_owned())
+            .filter(|id| !id.is_empty())
+    });
+    ID.as_deref()
+}
 
 /// By the clock as it is now. None where /proc does not tell. A clock that is set moves it.
 pub(crate) fn time() -> Option<SystemTime> {

@@ -3,7 +3,7 @@
 //! A path can be given to another file, and ext4 hands the inode number of a deleted file to the
 //! next one at once. Device, inode and change time together tell them apart.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, FileType, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,13 +32,19 @@ impl Identity {
     /// # Errors
     /// Those of lstat and readlink; `NotFound` when nothing is there.
     pub(crate) fn of(path: &Path) -> io::Result<Identity> {
+        Identity::and_kind_of(path).map(|(identity, _)| identity)
+    }
+
+    /// The same, with the kind of that very file.
+    pub(crate) fn and_kind_of(path: &Path) -> io::Result<(Identity, FileType)> {
         let metadata = fs::symlink_metadata(path)?;
         let target = if metadata.is_symlink() {
             Some(fs::read_link(path)?)
         } else {
             None
         };
-        Ok(Identity::from_parts(&metadata, target))
+        let identity = Identity::from_parts(&metadata, target);
+        Ok((identity, metadata.file_type()))
     }
 
     pub(crate) fn from_parts(metadata: &Metadata, target: Option<PathBuf>) -> Identity {
@@ -58,6 +64,12 @@ impl Identity {
         let unchanged = self == other;
         let same_birth = self.born.is_some() && self.born == other.born;
         unchanged || (same_birth && self.is_same_inode(other) && self.target == other.target)
+    }
+
+    /// The same file, though it may have another name, which changes the change time. Where the time of
+    /// birth is not known, a file that got the inode of another in between passes for it.
+    pub(crate) fn is_renamed(&self, before: &Identity) -> bool {
+        self.is_same_inode(before) && self.born == before.born && self.target == before.target
     }
 
     /// The same file, though its mode, owner or name may have changed. To be relied on only while
@@ -119,6 +131,18 @@ mod tests {
         let second = Identity::of(&path).unwrap();
         assert_ne!(second, first);
         assert!(!second.is_same_object(&first));
+    }
+
+    #[test]
+    fn a_file_with_another_name_is_the_same_and_another_file_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, other] = ["a", "b"].map(|name| dir.path().join(name));
+        symlink("/a", &path).unwrap();
+        let before = Identity::of(&path).unwrap();
+        fs::rename(&path, &other).unwrap();
+        assert!(Identity::of(&other).unwrap().is_renamed(&before));
+        symlink("/a", &path).unwrap();
+        assert!(!Identity::of(&path).unwrap().is_renamed(&before));
     }
 
     #[test]

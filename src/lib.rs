@@ -17,10 +17,11 @@
 //! | `status` | what is so, for those who ask |
 //! | `systemd`, `control`, `http`, `doctor`, `cli` | its readers |
 //!
-//! Underneath: `grpc` (a connection as a value), `socket`, `identity`, `moment`, `boot`, `backoff`,
-//! `printable`, `metrics`, `task`, `log`, `journal`, `command_line` (flags as Go takes them),
-//! `directory` (one of our own making), `reach` (looks where a file system may hang), `descriptors`
-//! (room for open files), `polled` (one that is waited for), `memory` (gives back what is free).
+//! Underneath: `grpc` (a connection as a value), `socket`, `swap` (takes the place of one file and of
+//! no other), `identity`, `moment`, `boot`, `backoff`, `printable`, `metrics`, `task`, `log`, `journal`,
+//! `command_line` (flags as Go takes them), `directory` (one of our own making), `reach` (looks where
+//! a file system may hang), `descriptors` (room for open files), `polled` (one that is waited for),
+//! `memory` (gives back what is free).
 
 mod backoff;
 mod boot;
@@ -57,6 +58,7 @@ mod socket;
 mod state;
 mod status;
 mod supervisor;
+mod swap;
 mod systemd;
 mod task;
 mod watch;

@@ -14,6 +14,9 @@ use nix::sys::socket::{
 use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
 
+use crate::identity::Identity;
+use crate::swap;
+
 /// Temporary names of ours start so.
 pub(crate) const STAGED: &str = ".nr";
 
@@ -71,7 +74,7 @@ fn connect_now(path: &Path) -> nix::Result<UnixStream> {
 
 /// A socket that listens under a temporary name, on its way to its place.
 pub(crate) struct Staged {
-    listener: Option<UnixListener>,
+    listener: Option<(UnixListener, Identity)>,
     path: PathBuf,
 }
 
@@ -82,27 +85,42 @@ impl Staged {
             listener: None,
             path: staging(directory),
         };
-        staged.listener = Some(listen(&staged.path)?);
+        let listener = listen(&staged.path)?;
+        staged.listener = Some((listener, Identity::of(&staged.path)?));
         Ok(staged)
     }
 
     /// Moves the socket to its place, over whatever is there.
-    pub(crate) fn put(mut self, place: &Path) -> io::Result<UnixListener> {
+    pub(crate) fn put(self, place: &Path) -> io::Result<UnixListener> {
         fs::rename(&self.path, place)?;
-        self.path = PathBuf::new();
-        Ok(self
-            .listener
+        Ok(self.placed().0)
+    }
+
+    /// Moves the socket to its place, over the file that was `seen` there, or over none. Tells which
+    /// file it is, by the name that it had.
+    ///
+    /// # Errors
+    /// Those of [`swap::put`]: `AlreadyExists` when another file is there.
+    pub(crate) fn put_over(
+        self,
+        place: &Path,
+        seen: Option<&Identity>,
+    ) -> io::Result<(UnixListener, Identity)> {
+        swap::put(&self.path, place, seen)?;
+        Ok(self.placed())
+    }
+
+    fn placed(mut self) -> (UnixListener, Identity) {
+        self.listener
             .take()
-            .expect("a staged socket listens until it is put in its place"))
+            .expect("a staged socket listens until it is put in its place")
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if self.listener.is_some()
-            && let Err(error) = fs::remove_file(&self.path)
-        {
-            tracing::warn!(%error, path = %self.path.display(), "cannot remove a temporary socket");
+        if let Some((_, socket)) = &self.listener {
+            swap::discard(&self.path, socket);
         }
     }
 }

@@ -10,10 +10,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::{Uid, geteuid};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::boot;
 use crate::driver::Record;
 use crate::identity::Identity;
 use crate::kubelet::Watched;
@@ -26,7 +28,9 @@ const FORMAT: u32 = 1;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     format: u32,
-    boot_id: String,
+    /// None where it could not be read.
+    #[serde(default)]
+    boot_id: Option<String>,
     /// The sockets by which a kubelet shows that it has started, as they were.
     #[serde(default)]
     pub(crate) signs: BTreeMap<PathBuf, Identity>,
@@ -95,6 +99,8 @@ enum Distrust {
     Newer(u32),
     #[error("it is from another boot")]
     OtherBoot,
+    #[error("it may be from another boot: the boot id is not known, and the file is not in memory")]
+    UnknownBoot,
 }
 
 impl State {
@@ -107,7 +113,7 @@ impl State {
     ) -> State {
         State {
             format: FORMAT,
-            boot_id: boot_id(),
+            boot_id: boot::id().map(str::to_owned),
             signs,
             watched,
             called_in,
@@ -155,9 +161,7 @@ impl State {
             return Err(Distrust::Newer(format));
         }
         let state: State = serde_json::from_slice(&text)?;
-        if state.boot_id != boot_id() {
-            return Err(Distrust::OtherBoot);
-        }
+        check_boot(state.boot_id.as_deref(), boot::id(), || is_in_memory(&file))?;
         Ok(state)
     }
 
@@ -204,13 +208,41 @@ fn remove_staged(path: &Path) {
     }
 }
 
-/// Pids, start times and inodes mean nothing after a reboot.
-fn boot_id() -> String {
-    match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Ok(id) => id.trim().to_owned(),
-        Err(error) => {
-            tracing::warn!(%error, "the boot id cannot be read");
-            String::new()
+/// A file that does not say which boot it is from, or that is read in a boot which is not known, is of
+/// this boot if it is in memory: nothing there outlives a boot.
+fn check_boot(
+    written: Option<&str>,
+    now: Option<&str>,
+    is_in_memory: impl FnOnce() -> bool,
+) -> Result<(), Distrust> {
+    // An earlier version wrote an empty one where it could not read it.
+    match (written.filter(|id| !id.is_empty()), now) {
+        (Some(written), Some(now)) if written == now => Ok(()),
+        (Some(_), Some(_)) => Err(Distrust::OtherBoot),
+        _ if is_in_memory() => Ok(()),
+        _ => Err(Distrust::UnknownBoot),
+    }
+}
+
+fn is_in_memory(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_that_is_not_known_is_no_other_unknown_one() {
+        let (this, other) = (Some("this"), Some("other"));
+        let is_trusted = |written, now, in_memory| check_boot(written, now, || in_memory).is_ok();
+        for in_memory in [false, true] {
+            assert!(is_trusted(this, this, in_memory));
+            assert!(!is_trusted(other, this, in_memory));
+        }
+        for (written, now) in [(None, None), (Some(""), None), (None, this), (this, None)] {
+            assert!(!is_trusted(written, now, false), "{written:?} {now:?}");
+            assert!(is_trusted(written, now, true), "{written:?} {now:?}");
         }
     }
 }

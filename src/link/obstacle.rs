@@ -21,8 +21,8 @@ pub(crate) enum Obstacle {
         "{what} was removed or changed {count} times within 30 s of being put back; trying at a slower pace"
     )]
     Contested { what: &'static str, count: u32 },
-    /// It was put there, and taken away before it could be looked at.
-    #[error("it is removed as soon as it is put there")]
+    /// It was put there, and taken away or replaced before it could be looked at.
+    #[error("it is removed or replaced as soon as it is put there")]
     Snatched,
     /// The kubelet's directory is not there; it is the kubelet's to make.
     #[error("{} is missing; the kubelet makes it when it starts", .0.display())]

@@ -1,5 +1,9 @@
 //! One place on disk: who is there, and putting something of ours there without harm to others.
 
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
 use std::fs::{self, FileType};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
@@ -14,6 +18,10 @@ use crate::config::OnLiveOwner;
 use crate::directory;
 use crate::identity::Identity;
 use crate::socket::{Knock, MODE, Staged, knock, listener, staging};
+use crate::swap;
+
+const MAKE: &str = "make the link";
+const LISTEN: &str = "listen on";
 
 /// Who is at a place.
 #[derive(Debug)]
@@ -21,11 +29,11 @@ pub(crate) enum Occupant {
     Nobody,
     Ours(Identity),
     /// A link that dangles or a socket that nobody listens on.
-    Dead,
+    Dead(Identity),
     /// A link that leads to our own socket, but not in our words.
-    Detour,
+    Detour(Identity),
     /// Somebody else listens there.
-    Living(String),
+    Living(Identity, String),
     /// Neither a socket nor a link.
     Alien(String),
     /// The place itself is not there.
@@ -35,13 +43,8 @@ pub(crate) enum Occupant {
 
 /// Looks at what is at `path`; `is_ours` knows our own.
 pub(crate) fn look(path: &Path, is_ours: impl Fn(&Identity) -> bool) -> Occupant {
-    let kind = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return vacancy(path),
-        Err(error) => return Occupant::Unknown(error),
-    };
-    let identity = match Identity::of(path) {
-        Ok(identity) => identity,
+    let (identity, kind) = match Identity::and_kind_of(path) {
+        Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return vacancy(path),
         Err(error) => return Occupant::Unknown(error),
     };
@@ -56,8 +59,8 @@ pub(crate) fn look(path: &Path, is_ours: impl Fn(&Identity) -> bool) -> Occupant
         ));
     }
     match knock(path) {
-        Knock::Dead => Occupant::Dead,
-        Knock::Alive(stream) => Occupant::Living(owner(path, stream.as_ref())),
+        Knock::Dead => Occupant::Dead(identity),
+        Knock::Alive(stream) => Occupant::Living(identity, owner(path, stream.as_ref())),
         Knock::Unknown(error) => Occupant::Unknown(error),
     }
 }
@@ -70,17 +73,54 @@ fn vacancy(path: &Path) -> Occupant {
     }
 }
 
-/// Something of ours may be put at `path`, or the reason why not.
-fn clear(path: &Path, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
+/// How often a place is looked at again because somebody came between the look and the rename.
+const LOOKS: usize = 3;
+
+/// Something of ours may be put at `path`, over this file or over none; or the reason why not.
+fn clear(
+    path: &Path,
+    occupant: Occupant,
+    on_live_owner: OnLiveOwner,
+) -> Result<Option<Identity>, Obstacle> {
     match occupant {
-        Occupant::Nobody | Occupant::Ours(_) | Occupant::Dead | Occupant::Detour => Ok(()),
-        Occupant::Living(_) if on_live_owner == OnLiveOwner::TakeOver => Ok(()),
-        Occupant::Living(owner) => Err(Obstacle::LiveOwner(owner)),
+        Occupant::Nobody => Ok(None),
+        Occupant::Ours(seen) | Occupant::Dead(seen) | Occupant::Detour(seen) => Ok(Some(seen)),
+        Occupant::Living(seen, _) if on_live_owner == OnLiveOwner::TakeOver => Ok(Some(seen)),
+        Occupant::Living(_, owner) => Err(Obstacle::LiveOwner(owner)),
         Occupant::Alien(what) => Err(Obstacle::Alien(what)),
         Occupant::NoDirectory => Err(Obstacle::NoDirectory(
             path.parent().unwrap_or(path).to_owned(),
         )),
         Occupant::Unknown(error) => Err(failed("look at", path, &error)),
+    }
+}
+
+/// Looks at a place and puts something there, and does so again when `act` gives nothing because
+/// another file came to the place after the look.
+fn look_and_act<T>(
+    attempt: &str,
+    path: &Path,
+    mut act: impl FnMut() -> Result<Option<T>, Obstacle>,
+) -> Result<T, Obstacle> {
+    for _ in 0..LOOKS {
+        if let Some(done) = act()? {
+            return Ok(done);
+        }
+    }
+    let why = "another process keeps putting files there";
+    Err(failed(attempt, path, &why))
+}
+
+/// None when another file came to the place after the look.
+fn unless_another_came<T>(
+    attempt: &str,
+    path: &Path,
+    done: io::Result<T>,
+) -> Result<Option<T>, Obstacle> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(failed(attempt, path, &error)),
     }
 }
 
@@ -114,7 +154,7 @@ pub(crate) struct LinkPlace<'a> {
 impl LinkPlace<'_> {
     pub(crate) fn look(&self) -> Occupant {
         match look(&self.path, |identity| self.is_ours(identity)) {
-            Occupant::Living(_) if self.leads_to_our_socket() => Occupant::Detour,
+            Occupant::Living(seen, _) if self.leads_to_our_socket() => Occupant::Detour(seen),
             occupant => occupant,
         }
     }
@@ -132,8 +172,12 @@ impl LinkPlace<'_> {
                 == Some(true)
     }
 
-    /// A link may be put at the path, or the reason why not.
-    fn clear(&self, occupant: Occupant, on_live_owner: OnLiveOwner) -> Result<(), Obstacle> {
+    /// A link may be put at the path, over this file or over none; or the reason why not.
+    fn clear(
+        &self,
+        occupant: Occupant,
+        on_live_owner: OnLiveOwner,
+    ) -> Result<Option<Identity>, Obstacle> {
         if self.is_the_sockets() {
             return Err(Obstacle::Failed(format!(
                 "{} and {} are one file: registry_dir has become the kubelet's own directory",
@@ -154,37 +198,49 @@ impl LinkPlace<'_> {
 
     /// Makes sure that our link is there: one that stands is left alone.
     pub(crate) fn publish(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        let made = match self.look() {
-            Occupant::Ours(identity) => {
-                return Ok(Published {
-                    identity,
-                    made: false,
-                });
-            }
-            occupant => {
-                let is_free = matches!(occupant, Occupant::Nobody);
-                self.clear(occupant, on_live_owner)?;
-                if is_free {
-                    // It makes the whole link at once and never replaces anything.
-                    self.make(&self.path)
-                } else {
-                    self.rename_over()
-                }
-            }
+        look_and_act(MAKE, &self.path, || {
+            self.publish_over(self.look(), on_live_owner)
+        })
+    }
+
+    fn publish_over(
+        &self,
+        occupant: Occupant,
+        on_live_owner: OnLiveOwner,
+    ) -> Result<Option<Published>, Obstacle> {
+        if let Occupant::Ours(identity) = occupant {
+            return Ok(Some(Published {
+                identity,
+                made: false,
+            }));
+        }
+        let made = match self.clear(occupant, on_live_owner)? {
+            // It makes the whole link at once and never replaces anything.
+            None => self.make(&self.path),
+            seen => self.rename_over(seen.as_ref()),
         };
         self.made(made)
     }
 
     /// Puts a fresh link over ours, which is what makes a kubelet look again.
     pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        let occupant = self.look();
+        look_and_act(MAKE, &self.path, || {
+            self.announce_over(self.look(), on_live_owner)
+        })
+    }
+
+    fn announce_over(
+        &self,
+        occupant: Occupant,
+        on_live_owner: OnLiveOwner,
+    ) -> Result<Option<Published>, Obstacle> {
         // To rename one name of a file over another one does nothing at all.
         let is_hard = matches!(&occupant, Occupant::Ours(identity) if identity.target().is_none());
-        self.clear(occupant, on_live_owner)?;
-        self.made(if is_hard {
-            fs::remove_file(&self.path).and_then(|()| self.make(&self.path))
-        } else {
-            self.rename_over()
+        let seen = self.clear(occupant, on_live_owner)?;
+        self.made(match seen {
+            // Where it is another's by now, there is no room for a new one.
+            Some(ours) if is_hard => remove(&self.path, &ours).and_then(|_| self.make(&self.path)),
+            seen => self.rename_over(seen.as_ref()),
         })
     }
 
@@ -199,33 +255,33 @@ impl LinkPlace<'_> {
         symlink(&self.target, path)
     }
 
-    fn made(&self, made: io::Result<()>) -> Result<Published, Obstacle> {
-        made.map_err(|error| failed("make the link", &self.path, &error))?;
-        Ok(Published {
-            identity: put("make the link", &self.path)?,
+    fn made(&self, made: io::Result<()>) -> Result<Option<Published>, Obstacle> {
+        if unless_another_came(MAKE, &self.path, made)?.is_none() {
+            return Ok(None);
+        }
+        let identity = put(MAKE, &self.path, |found| self.is_ours(found))?;
+        Ok(Some(Published {
+            identity,
             made: true,
-        })
+        }))
     }
 
-    fn rename_over(&self) -> io::Result<()> {
-        match self.rename_from(self.stage) {
-            // Another mount, or a directory that is not ours to write. The kubelet then has a
-            // line in its log about a name that is gone, and the link is right all the same.
+    fn rename_over(&self, seen: Option<&Identity>) -> io::Result<()> {
+        match self.rename_from(self.stage, seen) {
+            // Another mount, or a directory that is not ours to write. The kubelet then has lines
+            // in its log about names that are gone, and the link is right all the same.
             Err(error) if cannot_stage(&error) => {
-                self.rename_from(self.path.parent().unwrap_or(self.stage))
+                self.rename_from(self.path.parent().unwrap_or(self.stage), seen)
             }
             done => done,
         }
     }
 
-    fn rename_from(&self, directory: &Path) -> io::Result<()> {
+    fn rename_from(&self, directory: &Path, seen: Option<&Identity>) -> io::Result<()> {
         let staged = staging(directory);
         self.make(&staged)?;
-        fs::rename(&staged, &self.path).inspect_err(|_| {
-            if let Err(error) = fs::remove_file(&staged) {
-                tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary link");
-            }
-        })
+        let ours = Identity::of(&staged)?;
+        swap::put(&staged, &self.path, seen).inspect_err(|_| swap::discard(&staged, &ours))
     }
 }
 
@@ -278,18 +334,28 @@ impl SocketPlace<'_> {
             directory::make(self.directory)
                 .map_err(|error| failed("make", self.directory, &error))?;
         }
-        let occupant = look(&self.path, |identity| is_bound(ours, identity));
-        clear(&self.path, occupant, on_live_owner)?;
-        let listening = match self.listen_from(self.stage) {
-            Err(error) if cannot_stage(&error) => self.listen_from(self.directory),
-            done => done,
-        };
-        let listener = listening.map_err(|error| failed("listen on", &self.path, &error))?;
-        Ok((listener, put("listen on", &self.path)?))
+        look_and_act(LISTEN, &self.path, || {
+            let occupant = look(&self.path, |identity| is_bound(ours, identity));
+            self.listen_over(occupant, on_live_owner)
+        })
     }
 
-    fn listen_from(&self, stage: &Path) -> io::Result<UnixListener> {
-        Staged::bind(stage)?.put(&self.path)
+    fn listen_over(
+        &self,
+        occupant: Occupant,
+        on_live_owner: OnLiveOwner,
+    ) -> Result<Option<(UnixListener, Identity)>, Obstacle> {
+        let seen = clear(&self.path, occupant, on_live_owner)?;
+        let listen_from = |stage| Staged::bind(stage)?.put_over(&self.path, seen.as_ref());
+        let listening = match listen_from(self.stage) {
+            Err(error) if cannot_stage(&error) => listen_from(self.directory),
+            done => done,
+        };
+        let Some((listener, bound)) = unless_another_came(LISTEN, &self.path, listening)? else {
+            return Ok(None);
+        };
+        let found = put(LISTEN, &self.path, |found| bound.is_same_inode(found))?;
+        Ok(Some((listener, found)))
     }
 }
 
@@ -309,16 +375,22 @@ pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
     }
 }
 
-/// What was put in its place just now, unless somebody was faster.
-fn put(attempt: &str, path: &Path) -> Result<Identity, Obstacle> {
-    Identity::of(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Obstacle::Snatched,
-        _ => failed(attempt, path, &error),
-    })
+/// What was put in its place just now, unless somebody was faster: another's is never taken for ours.
+fn put(
+    attempt: &str,
+    path: &Path,
+    is_ours: impl Fn(&Identity) -> bool,
+) -> Result<Identity, Obstacle> {
+    match Identity::of(path) {
+        Ok(found) if is_ours(&found) => Ok(found),
+        Ok(_) => Err(Obstacle::Snatched),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Obstacle::Snatched),
+        Err(error) => Err(failed(attempt, path, &error)),
+    }
 }
 
-fn failed(attempt: &str, path: &Path, error: &io::Error) -> Obstacle {
-    Obstacle::Failed(format!("cannot {attempt} {}: {error}", path.display()))
+fn failed(attempt: &str, path: &Path, why: &dyn Display) -> Obstacle {
+    Obstacle::Failed(format!("cannot {attempt} {}: {why}", path.display()))
 }
 
 fn owner(path: &Path, stream: Option<&UnixStream>) -> String {
@@ -335,26 +407,5 @@ fn describe(kind: FileType) -> &'static str {
         "a regular file"
     } else {
         "a special file"
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whatever came to the path since we looked is another's, also between two steps of ours.
-    #[test]
-    fn removes_a_file_only_while_it_is_the_one_that_was_meant() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("link");
-        symlink("/ours", &path).unwrap();
-        let ours = Identity::of(&path).unwrap();
-        fs::remove_file(&path).unwrap();
-        assert!(!remove(&path, &ours).unwrap(), "nothing is there");
-        symlink("/ours", &path).unwrap();
-        assert!(!remove(&path, &ours).unwrap(), "another link is there");
-        let theirs = Identity::of(&path).unwrap();
-        assert!(remove(&path, &theirs).unwrap());
-        assert!(!path.is_symlink());
     }
 }

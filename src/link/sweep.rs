@@ -16,12 +16,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::layout::Layout;
+use super::place;
 use crate::boot;
 use crate::identity::Identity;
 use crate::name::DriverName;
 use crate::socket::{Knock, STAGED, knock};
 
 const DEAD_LINK: &str = "a link of ours that leads nowhere";
+const DEAD_SOCKET: &str = "a socket of ours that nobody listens on";
+const TEMPORARY: &str = "a temporary file of ours";
 
 /// What of the directories is ours.
 #[derive(Debug, Default)]
@@ -50,10 +53,8 @@ pub(crate) struct Swept {
 }
 
 impl Swept {
-    fn remove(&mut self, path: &Path, what: &'static str) {
-        if !remove(path, what)
-            && let Ok(identity) = Identity::of(path)
-        {
+    fn remove(&mut self, path: &Path, identity: Identity, what: &'static str) {
+        if !remove(path, &identity, what) {
             self.failed.push((path.to_owned(), identity));
         }
     }
@@ -66,17 +67,20 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
     let mut swept = Swept::default();
     for entry in entries(layout.kubelet_dir()) {
         let link = entry.path();
-        if !ours.kept.contains(&link) && is_dead_second_name(layout, ours, &entry) {
-            swept.remove(&link, "a socket of ours that nobody listens on");
+        if ours.kept.contains(&link) {
             continue;
         }
-        let Some(name) = dead_link(layout, &link).filter(|_| !ours.kept.contains(&link)) else {
+        if let Some(socket) = dead_second_name(layout, ours, &link) {
+            swept.remove(&link, socket, DEAD_SOCKET);
+            continue;
+        }
+        let Some((name, identity)) = dead_link(layout, &link) else {
             continue;
         };
         // A link of an earlier boot may have been taken up by an instance that has served since.
         let is_left = is_old(&link) && is_old(&layout.socket(&name));
         if is_left || ours.names.contains(&name) {
-            swept.remove(&link, DEAD_LINK);
+            swept.remove(&link, identity, DEAD_LINK);
         } else {
             swept.unclaimed.push(Unclaimed { name, link });
         }
@@ -86,9 +90,13 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         let Some(name) = layout.driver_of(&entry.file_name()) else {
             continue;
         };
-        let is_ours = ours.names.contains(&name) || is_old(&socket);
-        if is_ours && !ours.kept.contains(&socket) && is_dead_socket(&entry) {
-            swept.remove(&socket, "a socket of ours that nobody listens on");
+        // Only the socket that was knocked on is as old as it was found to be.
+        let is_ours = || ours.names.contains(&name) || is_old(&socket);
+        if ours.kept.contains(&socket) || !is_ours() {
+            continue;
+        }
+        if let Some(identity) = dead_socket(&socket).filter(|_| is_ours()) {
+            swept.remove(&socket, identity, DEAD_SOCKET);
         }
     }
     let stages = BTreeSet::from([
@@ -99,9 +107,8 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
     ]);
     for entry in stages.into_iter().flat_map(entries) {
         let path = entry.path();
-        if is_staged(&entry.file_name()) && (is_dead_socket(&entry) || holds_target(layout, &path))
-        {
-            swept.remove(&path, "a temporary file of ours");
+        if let Some(identity) = staged_socket(&entry).or_else(|| staged_link(layout, &entry)) {
+            swept.remove(&path, identity, TEMPORARY);
         }
     }
     swept
@@ -109,16 +116,16 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
 
 /// Removes a link of ours, if it still leads nowhere.
 pub(crate) fn sweep_link(layout: &Layout, link: &Path) {
-    if dead_link(layout, link).is_some() {
-        remove(link, DEAD_LINK);
+    if let Some((_, identity)) = dead_link(layout, link) {
+        remove(link, &identity, DEAD_LINK);
     }
 }
 
 /// Removes the sockets that a run which was killed left under temporary names in `directory`.
 pub(crate) fn sweep_stage(directory: &Path) {
     for entry in entries(directory) {
-        if is_staged(&entry.file_name()) && is_dead_socket(&entry) {
-            remove(&entry.path(), "a temporary file of ours");
+        if let Some(identity) = staged_socket(&entry) {
+            remove(&entry.path(), &identity, TEMPORARY);
         }
     }
 }
@@ -135,10 +142,11 @@ fn entries(directory: &Path) -> Vec<DirEntry> {
 }
 
 /// A socket in the place of a link of ours, which a kubelet that cannot be seen had.
-fn is_dead_second_name(layout: &Layout, ours: &Ours, entry: &DirEntry) -> bool {
-    let file_name = entry.file_name();
-    let is_links = |name: &DriverName| layout.is_link_of(&file_name, name);
-    layout.one_directory() && ours.names.iter().any(is_links) && is_dead_socket(entry)
+fn dead_second_name(layout: &Layout, ours: &Ours, path: &Path) -> Option<Identity> {
+    let file_name = path.file_name()?;
+    let is_links = |name: &DriverName| layout.is_link_of(file_name, name);
+    let is_ours = layout.one_directory() && ours.names.iter().any(is_links);
+    dead_socket(path).filter(|_| is_ours)
 }
 
 fn is_staged(name: &OsStr) -> bool {
@@ -146,8 +154,16 @@ fn is_staged(name: &OsStr) -> bool {
     random.is_some_and(|random| random.len() == 7 && random.iter().all(u8::is_ascii_hexdigit))
 }
 
-fn is_dead_socket(entry: &DirEntry) -> bool {
-    dead_socket(&entry.path()).is_some()
+fn staged_socket(entry: &DirEntry) -> Option<Identity> {
+    is_staged(&entry.file_name())
+        .then(|| dead_socket(&entry.path()))
+        .flatten()
+}
+
+fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
+    let is_ours = |link: &Identity| link.target().is_some_and(|to| layout.is_target(to));
+    let link = Identity::of(&entry.path()).ok()?;
+    (is_staged(&entry.file_name()) && is_ours(&link)).then_some(link)
 }
 
 /// The socket at `path`, if one is there that nobody listens on.
@@ -157,18 +173,15 @@ pub(crate) fn dead_socket(path: &Path) -> Option<Identity> {
     is_dead.then(|| Identity::from_parts(&found, None))
 }
 
-fn holds_target(layout: &Layout, path: &Path) -> bool {
-    fs::read_link(path).is_ok_and(|target| layout.is_target(&target))
-}
-
 /// The driver of a link that is a registrar's by its target, when nobody serves the socket that it
 /// stands for. The target may be a path that only the kubelet can follow, so the socket is knocked
 /// on where we see it.
-fn dead_link(layout: &Layout, path: &Path) -> Option<DriverName> {
-    let target = fs::read_link(path).ok()?;
+fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
+    let link = Identity::of(path).ok()?;
+    let target = link.target().filter(|target| layout.is_target(target))?;
     let name = layout.driver_of(target.file_name()?)?;
     let is_dead = matches!(knock(&layout.socket(&name)), Knock::Dead);
-    (layout.is_target(&target) && is_dead).then_some(name)
+    is_dead.then_some((name, link))
 }
 
 /// Nothing that was made since then is at `path`.
@@ -179,15 +192,51 @@ fn was_there_before(then: SystemTime, path: &Path) -> bool {
     }
 }
 
-/// Tells whether it is gone.
-fn remove(path: &Path, what: &'static str) -> bool {
-    match fs::remove_file(path) {
-        Ok(()) => tracing::info!(path = %path.display(), "removed {what}"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+/// Removes what was looked at. What has come to its place since is another's. Tells whether it is gone.
+fn remove(path: &Path, identity: &Identity, what: &'static str) -> bool {
+    match place::remove(path, identity) {
+        Ok(true) => tracing::info!(path = %path.display(), "removed {what}"),
+        Ok(false) => {}
         Err(error) => {
             tracing::warn!(%error, path = %path.display(), "cannot remove {what}");
             return false;
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::Settings;
+    use crate::link::layout::Slot;
+
+    /// Another instance may come up between the look at its link and the removal.
+    #[test]
+    fn a_link_that_was_made_after_the_look_is_not_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings {
+            registry_dir: dir.path().join("registry"),
+            ..Settings::default()
+        };
+        settings.kubelet.registry_dir = dir.path().join("kubelet");
+        settings.kubelet.sees_registry_as = settings.registry_dir.clone();
+        let layout = Layout::of(&settings);
+        fs::create_dir(layout.kubelet_dir()).unwrap();
+        let name = DriverName::parse("a.test").unwrap();
+        let link = layout.link(&name, Slot::default());
+        symlink(layout.target(&name), &link).unwrap();
+        let (_, looked_at) = dead_link(&layout, &link).unwrap();
+        fs::remove_file(&link).unwrap();
+        symlink(layout.target(&name), &link).unwrap();
+        let mut swept = Swept::default();
+        swept.remove(&link, looked_at, DEAD_LINK);
+        assert!(link.is_symlink(), "it is another's");
+        assert!(swept.failed.is_empty());
+        let (_, looked_at) = dead_link(&layout, &link).unwrap();
+        swept.remove(&link, looked_at, DEAD_LINK);
+        assert!(!link.is_symlink());
+    }
 }

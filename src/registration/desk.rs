@@ -56,9 +56,7 @@ pub(crate) enum Outcome {
 
 /// One driver's registration desk.
 pub(crate) struct Desk {
-    /// The driver's id, which a reload may change.
-    driver: Mutex<Arc<str>>,
-    tell: Box<dyn Fn(Arc<str>, Call) + Send + Sync>,
+    tell: Box<dyn Fn(Call) + Send + Sync>,
     /// An Asked is on its way; another would say nothing new.
     asked: AtomicBool,
     offer: Mutex<Option<PluginInfo>>,
@@ -86,12 +84,8 @@ enum Progress {
 }
 
 impl Desk {
-    pub(crate) fn new(
-        driver: Arc<str>,
-        tell: impl Fn(Arc<str>, Call) + Send + Sync + 'static,
-    ) -> Desk {
+    pub(crate) fn new(tell: impl Fn(Call) + Send + Sync + 'static) -> Desk {
         Desk {
-            driver: Mutex::new(driver),
             tell: Box::new(tell),
             asked: AtomicBool::new(false),
             offer: Mutex::default(),
@@ -100,16 +94,6 @@ impl Desk {
             left: Mutex::default(),
             next_visit: AtomicU64::new(0),
         }
-    }
-
-    /// The driver has another id from now on. Calls that are in progress are told under that one.
-    pub(crate) fn rename(&self, driver: &Arc<str>) {
-        lock(&self.driver).clone_from(driver);
-    }
-
-    fn tell(&self, call: Call) {
-        let driver = lock(&self.driver).clone();
-        (self.tell)(driver, call);
     }
 
     /// Sets the answer to GetInfo; none while the driver does not answer.
@@ -142,6 +126,19 @@ impl Desk {
         let visits = lock(&self.visits);
         let mut visits = visits.values();
         visits.any(|progress| !matches!(progress, Progress::Arrived(_)))
+    }
+
+    /// A kubelet refuses the driver.
+    #[cfg(test)]
+    pub(crate) fn refuse(&self, heard: oneshot::Sender<()>) {
+        (self.tell)(Call::Told(Box::new(Told {
+            outcome: Outcome::Rejected("no".to_owned()),
+            pid: None,
+            asked: None,
+            apart: false,
+            follows_links: true,
+            heard,
+        })));
     }
 
     /// The last Asked has been taken in.
@@ -182,7 +179,7 @@ impl Visit {
             *progress = Progress::Asked(Instant::now(), asked);
         }
         if !self.desk.asked.swap(true, Ordering::AcqRel) {
-            self.desk.tell(Call::Asked { pid: self.peer.pid });
+            (self.desk.tell)(Call::Asked { pid: self.peer.pid });
         }
         Some(offer)
     }
@@ -200,7 +197,7 @@ impl Visit {
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
-        self.desk.tell(Call::Told(Box::new(Told {
+        (self.desk.tell)(Call::Told(Box::new(Told {
             outcome,
             pid,
             asked,

@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::kubelets::Kubelets;
 use super::leftovers::Leftovers;
 use super::schedule::Schedule;
-use super::{CHECK, DriverId, Report, Reread, Subject, Supervisor, tell};
+use super::{CHECK, DriverId, Leased, Report, Reread, Subject, Supervisor, tell};
 use crate::config::Settings;
 use crate::csi::contact::Contact;
 use crate::csi::inquiry::Inquiry;
@@ -159,7 +159,7 @@ impl Supervisor {
 
     /// Begins to wait for a driver and to ask it. The watch comes first: nothing goes unseen
     /// between the two.
-    fn meet(&mut self, id: &DriverId) -> Contact {
+    fn meet(&mut self, id: &DriverId) -> Leased<Contact> {
         self.descriptors
             .make_room(self.entries.len() + self.met.len() + 1);
         let settings = self.settings.driver(id);
@@ -171,13 +171,12 @@ impl Supervisor {
         } else {
             Inquiry::found(&settings, operations, &self.reach)
         };
-        let (heard, teller) = (self.reporter.clone(), id.clone());
-        Contact::start(
-            inquiry,
-            self.turns.clone(),
-            settings.retry_max,
-            move |news| tell(&heard, Report::Heard(teller.clone(), news)),
-        )
+        let (heard, turns) = (self.reporter.clone(), self.turns.clone());
+        Leased::start(id, |lease| {
+            Contact::start(inquiry, turns, settings.retry_max, move |news| {
+                tell(&heard, Report::Heard(lease.clone(), news));
+            })
+        })
     }
 
     /// Drivers that were found when we looked first, and not when we looked again.
@@ -241,7 +240,7 @@ impl Supervisor {
         let met = self.met.remove(&id);
         let contact = met.unwrap_or_else(|| self.meet(&id));
         self.metrics.registering.expect(&id);
-        let desk = self.new_desk(id.clone());
+        let desk = self.new_desk(&id);
         let mut entry = Entry::new(self.settings.driver(&id), contact, desk);
         entry.found = !self.settings.drivers.contains_key(&*id);
         if let Some(record) = record {
@@ -274,11 +273,13 @@ impl Supervisor {
         self.tick(id);
     }
 
-    fn new_desk(&self, id: DriverId) -> Arc<Desk> {
+    fn new_desk(&self, id: &DriverId) -> Leased<Arc<Desk>> {
         let reporter = self.reporter.clone();
-        Arc::new(Desk::new(id, move |id, call| {
-            tell(&reporter, Report::Called(id, call));
-        }))
+        Leased::start(id, |lease| {
+            Arc::new(Desk::new(move |call| {
+                tell(&reporter, Report::Called(lease.clone(), call));
+            }))
+        })
     }
 
     /// Takes up a record as far as it still holds.

@@ -32,7 +32,9 @@ pub(super) struct Discovery {
     named: HashSet<PathBuf>,
     /// Directories without a csi.sock so far.
     empty: BTreeSet<DriverId>,
-    /// When drivers whose directory went are given up, although a kubelet holds them.
+    /// Since when directories of drivers that a kubelet holds are gone.
+    gone: HashMap<DriverId, Moment>,
+    /// When those drivers are given up.
     pub(super) departures: Schedule,
     /// The directory could not be read the last time.
     unreadable: bool,
@@ -44,23 +46,33 @@ impl Discovery {
     fn csi_socket(&self, id: &str) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(id).join("csi.sock"))
     }
+
+    /// The driver is no longer one whose directory is gone.
+    pub(super) fn stays(&mut self, id: &DriverId) {
+        self.gone.remove(id);
+        self.departures.set(id, None);
+    }
 }
 
 impl Supervisor {
     /// Begins to watch plugins_dir as the settings have it now, or ends it.
     pub(super) fn watch_plugins(&mut self) {
-        if let Some(old) = self.discovery.directory.take() {
-            for id in std::mem::take(&mut self.discovery.empty) {
+        let before = std::mem::take(&mut self.discovery);
+        if let Some(old) = &before.directory {
+            for id in before.empty {
                 let socket = old.join(&*id).join("csi.sock");
                 self.watcher.unfollow(&socket, &Subject::Candidate(id));
             }
-            self.watcher.unfollow_children(&old, &Subject::Plugins);
+            self.watcher.unfollow_children(old, &Subject::Plugins);
         }
-        self.discovery = Discovery::default();
         if !self.settings.discovery.enabled {
             return;
         }
         let directory = self.settings.plugins_dir.clone();
+        // A reload changes nothing about how long they have been gone.
+        if before.directory.as_ref() == Some(&directory) {
+            self.discovery.gone = before.gone;
+        }
         self.watcher.follow_children(&directory, &Subject::Plugins);
         self.discovery.directory = Some(directory);
         self.discovery.named = named(&self.settings);
@@ -94,9 +106,10 @@ impl Supervisor {
         let (reach, path) = (self.reach.clone(), directory.clone());
         let look = move || plugins(&path, &reach);
         if self.reach.may_hang(&directory) {
-            self.look_apart(&directory, look, Report::Plugins);
+            let path = directory.clone();
+            self.look_apart(&directory, look, |seen| Some(Report::Plugins(path, seen)));
         } else {
-            self.plugins_seen(look());
+            self.plugins_seen(&directory, look());
         }
     }
 
@@ -105,7 +118,7 @@ impl Supervisor {
         &mut self,
         path: &Path,
         look: impl FnOnce() -> T + Send + 'static,
-        report: impl FnOnce(T) -> Report + Send + 'static,
+        report: impl FnOnce(T) -> Option<Report> + Send + 'static,
     ) {
         let apart = self.discovery.apart.entry(path.to_owned());
         if let Entry::Occupied(looking) = &apart
@@ -115,17 +128,23 @@ impl Supervisor {
         }
         let (reach, reporter, path) = (self.reach.clone(), self.reporter.clone(), path.to_owned());
         apart.insert_entry(Task::spawn(async move {
-            if let Ok(seen) = reach.look(&path, PATIENCE, look).await {
-                tell(&reporter, report(seen));
+            let seen = reach.look(&path, PATIENCE, look).await;
+            if let Some(report) = seen.ok().and_then(report) {
+                tell(&reporter, report);
             }
         }));
     }
 
-    /// Compares what is in plugins_dir with what is known.
-    pub(super) fn plugins_seen(&mut self, seen: io::Result<Option<BTreeSet<DriverId>>>) {
-        let Some(directory) = self.discovery.directory.clone() else {
+    /// Compares what is in plugins_dir with what is known. A reload may have made it another one
+    /// since it was looked at.
+    pub(super) fn plugins_seen(
+        &mut self,
+        directory: &Path,
+        seen: io::Result<Option<BTreeSet<DriverId>>>,
+    ) {
+        if self.discovery.directory.as_deref() != Some(directory) {
             return;
-        };
+        }
         let there = match seen {
             Ok(there) => there,
             Err(error) => {
@@ -153,7 +172,7 @@ impl Supervisor {
                 continue;
             }
             if self.entries.contains_key(&id) {
-                self.discovery.departures.set(&id, None);
+                self.discovery.stays(&id);
             } else {
                 self.look_at_candidate(&id);
             }
@@ -173,11 +192,14 @@ impl Supervisor {
             if self.discovery.empty.insert(id.clone()) {
                 self.watcher.follow(&socket, &subject);
             }
-            let (path, id) = (socket.clone(), id.clone());
+            let (path, found) = (
+                socket.clone(),
+                Report::Candidate(id.clone(), socket.clone()),
+            );
             return self.look_apart(
                 &socket,
                 move || is_there(&path),
-                |there| Report::Candidate(id, there),
+                |there| there.then_some(found),
             );
         }
         if !is_there(&socket) && self.discovery.empty.insert(id.clone()) {
@@ -189,11 +211,11 @@ impl Supervisor {
         }
     }
 
-    /// Another thread has looked whether a directory has become a driver's.
-    pub(super) fn candidate_seen(&mut self, id: &DriverId, there: bool) {
-        let socket = self.discovery.csi_socket(id);
-        if let Some(socket) = socket.filter(|_| there && self.discovery.empty.contains(id)) {
-            self.found(id, &socket);
+    /// Another thread has seen that a directory has become a driver's.
+    pub(super) fn candidate_seen(&mut self, id: &DriverId, socket: &Path) {
+        let is_awaited = self.discovery.empty.contains(id);
+        if is_awaited && self.discovery.csi_socket(id).as_deref() == Some(socket) {
+            self.found(id, socket);
         }
     }
 
@@ -209,6 +231,7 @@ impl Supervisor {
         if let Some(socket) = self.discovery.csi_socket(id)
             && self.discovery.empty.remove(id)
         {
+            self.discovery.apart.remove(&socket);
             self.watcher
                 .unfollow(&socket, &Subject::Candidate(id.clone()));
         }
@@ -232,9 +255,12 @@ impl Supervisor {
             return;
         }
         let patience = patience(entry.settings.withdraw_after);
-        tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
-        let at = self.now() + patience;
-        self.discovery.departures.set(id, Some(at));
+        let now = self.now();
+        let since = *self.discovery.gone.entry(id.clone()).or_insert_with(|| {
+            tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
+            now
+        });
+        self.discovery.departures.set(id, Some(since + patience));
     }
 
     /// Drivers whose directory went, and that nobody holds any more or nobody waits for.
@@ -246,7 +272,7 @@ impl Supervisor {
             match record.filter(Record::is_held) {
                 // It lasts until it is undone by hand.
                 Some(record) if record.withdrawn_by_hand => {
-                    self.discovery.departures.set(&id, None);
+                    self.discovery.stays(&id);
                 }
                 Some(_) if now < at => {}
                 Some(_) | None => self.let_go(&id),

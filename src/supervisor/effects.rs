@@ -1,6 +1,7 @@
 //! Carries out what a state machine says, at once, and brings the outcome back as an event.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 
 use super::entry::{link_place, socket_place};
 use super::leftovers::remember;
-use super::{DriverId, Report, Supervisor, tell};
+use super::{DriverId, Leased, Report, Supervisor, tell};
 use crate::backoff::Backoff;
 use crate::driver::{Effect, Event, Seen};
 use crate::identity::Identity;
@@ -81,7 +82,7 @@ impl Supervisor {
         let ours = entry.service.as_ref().map(Service::socket);
         Some(match place.listen(ours, entry.settings.on_live_owner) {
             Ok((listener, identity)) => {
-                let new = Service::start(listener, identity.clone(), entry.desk.clone());
+                let new = Service::start(listener, identity.clone(), Arc::clone(&entry.desk));
                 let old = entry.service.replace(new);
                 if let Some(old) = &old {
                     remember(&mut self.hidden, place.path, old.socket().clone());
@@ -256,10 +257,12 @@ impl Supervisor {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        let (reporter, id, path) = (self.reporter.clone(), id.clone(), path.to_owned());
-        entry.owner = Some(Task::spawn(async move {
-            owner_ended(&path).await;
-            tell(&reporter, Report::OwnerEnded(id));
+        let (reporter, path) = (self.reporter.clone(), path.to_owned());
+        entry.owner = Some(Leased::start(id, |lease| {
+            Task::spawn(async move {
+                owner_ended(&path).await;
+                tell(&reporter, Report::OwnerEnded(lease));
+            })
         }));
     }
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::DriverId;
+use super::lease::Leased;
 use crate::config::DriverSettings;
 use crate::csi::answer::Answer;
 use crate::csi::contact::Contact;
@@ -35,15 +36,15 @@ pub(crate) struct Entry {
     /// It was found in plugins_dir; no table names it.
     pub(crate) found: bool,
     pub(crate) driver: Driver,
-    pub(crate) contact: Contact,
+    pub(crate) contact: Leased<Contact>,
     /// csi.sock as it was when the driver last came: another one is another run of the driver.
     pub(crate) csi_seen: Option<Identity>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Leased<Arc<Desk>>,
     pub(crate) service: Option<Service>,
     /// Services whose socket is gone, while a call on them is in progress.
     pub(crate) retired: Vec<Task>,
     /// Waits for the end of whoever is at our place.
-    pub(crate) owner: Option<Task>,
+    pub(crate) owner: Option<Leased<Task>>,
     pub(crate) tally: Tally,
     pub(crate) last_error: Option<String>,
     /// What was wrong with the driver itself when it was last asked, until it answers.
@@ -101,7 +102,11 @@ pub(crate) struct Followed {
 }
 
 impl Entry {
-    pub(crate) fn new(settings: DriverSettings, contact: Contact, desk: Arc<Desk>) -> Entry {
+    pub(crate) fn new(
+        settings: DriverSettings,
+        contact: Leased<Contact>,
+        desk: Leased<Arc<Desk>>,
+    ) -> Entry {
         let driver = Driver::new(settings.withdraw_after, terms(&settings));
         let shown = Shown {
             phase: driver.phase(),
@@ -137,7 +142,7 @@ impl Entry {
     pub(crate) fn reconfigure(
         &mut self,
         settings: DriverSettings,
-        contact: Contact,
+        contact: Leased<Contact>,
         found: bool,
         now: Moment,
     ) {

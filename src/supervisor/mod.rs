@@ -10,6 +10,7 @@ mod effects;
 mod ending;
 mod entry;
 mod kubelets;
+mod lease;
 mod leftovers;
 mod renaming;
 mod reports;
@@ -33,6 +34,7 @@ use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
 use self::entry::{Entry, Followed};
 use self::kubelets::Kubelets;
+use self::lease::Leased;
 use self::leftovers::Leftovers;
 pub(crate) use self::reports::Report;
 use self::reports::tell;
@@ -105,7 +107,7 @@ pub(crate) struct Supervisor {
     started: Instant,
     entries: BTreeMap<DriverId, Entry>,
     /// Drivers that are asked while we still begin, until they have an entry.
-    met: BTreeMap<DriverId, Contact>,
+    met: BTreeMap<DriverId, Leased<Contact>>,
     /// Which driver serves under a name.
     names: HashMap<DriverName, DriverId>,
     schedule: Schedule,

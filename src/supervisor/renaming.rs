@@ -99,7 +99,7 @@ impl Supervisor {
     pub(super) fn unfollow(&mut self, id: &DriverId) -> Option<super::Entry> {
         let entry = self.entries.remove(id)?;
         self.schedule.set(id, None);
-        self.discovery.departures.set(id, None);
+        self.discovery.stays(id);
         self.watcher
             .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
         if let Some(path) = &entry.followed.socket {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::lease::Lease;
 use super::{DriverId, Entry, QUIET, Request, Supervisor};
 use crate::csi::answer::Answer;
 use crate::csi::contact::Heard;
@@ -27,15 +29,15 @@ pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its s
 
 /// What the tasks beside the supervisor tell it.
 pub(crate) enum Report {
-    Heard(DriverId, Heard),
-    Called(DriverId, Call),
+    Heard(Lease, Heard),
+    Called(Lease, Call),
     /// Whoever was at our place has gone.
-    OwnerEnded(DriverId),
+    OwnerEnded(Lease),
     KubeletEnded(Process),
-    /// What is in plugins_dir.
-    Plugins(io::Result<Option<BTreeSet<DriverId>>>),
-    /// Whether there is a csi.sock in a directory that had none.
-    Candidate(DriverId, bool),
+    /// What is in plugins_dir, and which one that was.
+    Plugins(PathBuf, io::Result<Option<BTreeSet<DriverId>>>),
+    /// A csi.sock that is there, in a directory that had none.
+    Candidate(DriverId, PathBuf),
     Request(Request),
     /// Why HTTP is not served where it should be; none when it is.
     Http(Option<String>),
@@ -57,39 +59,57 @@ impl Supervisor {
             self.quiet_at = Some(self.now() + QUIET);
         }
         match report {
-            Report::Heard(id, Heard::Answered(answer, socket)) => {
-                let entry = self.entries.get(&id);
-                self.unsaved |= entry.is_some_and(|entry| entry.csi_seen.as_ref() != Some(&socket));
-                self.answered(&id, answer, |entry, answer| entry.came(answer, socket));
-            }
-            Report::Heard(id, Heard::Changed(answer)) => {
-                self.answered(&id, answer, |_, answer| Event::DriverChanged(answer));
-            }
-            Report::Heard(id, Heard::Silent(trouble)) => self.fell_silent(&id, &trouble),
-            Report::Called(id, Call::Asked { pid }) => {
-                if let Some(entry) = self.entries.get(&id) {
-                    entry.desk.took_asked();
+            Report::Heard(lease, heard) => {
+                if let Some(id) = lease.driver() {
+                    self.heard(&id, heard);
                 }
-                self.apply(&id, Event::KubeletAsked(pid.and_then(Process::of)));
             }
-            Report::Called(id, Call::Told(told)) => self.told(&id, *told),
-            Report::OwnerEnded(id) => {
-                self.look_at_socket(&id);
-                self.look_at_link(&id);
+            Report::Called(lease, Call::Asked { pid }) => {
+                if let Some(id) = lease.driver() {
+                    self.asked(&id, pid);
+                }
+            }
+            Report::Called(lease, Call::Told(told)) => self.told(lease.driver().as_ref(), *told),
+            Report::OwnerEnded(lease) => {
+                if let Some(id) = lease.driver() {
+                    self.look_at_socket(&id);
+                    self.look_at_link(&id);
+                }
             }
             Report::KubeletEnded(process) => {
                 tracing::info!(pid = process.pid, "the kubelet has ended");
                 self.kubelets.ended(process);
                 self.apply_to_all(&Event::KubeletEnded(process));
             }
-            Report::Plugins(seen) => self.plugins_seen(seen),
-            Report::Candidate(id, there) => self.candidate_seen(&id, there),
+            Report::Plugins(directory, seen) => self.plugins_seen(&directory, seen),
+            Report::Candidate(id, socket) => self.candidate_seen(&id, &socket),
             Report::Request(request) => self.answer(request),
             Report::Http(trouble) => {
                 self.http_trouble = trouble;
                 self.changed = true;
             }
         }
+    }
+
+    fn heard(&mut self, id: &DriverId, heard: Heard) {
+        match heard {
+            Heard::Answered(answer, socket) => {
+                let entry = self.entries.get(id);
+                self.unsaved |= entry.is_some_and(|entry| entry.csi_seen.as_ref() != Some(&socket));
+                self.answered(id, answer, |entry, answer| entry.came(answer, socket));
+            }
+            Heard::Changed(answer) => {
+                self.answered(id, answer, |_, answer| Event::DriverChanged(answer));
+            }
+            Heard::Silent(trouble) => self.fell_silent(id, &trouble),
+        }
+    }
+
+    fn asked(&mut self, id: &DriverId, pid: Option<u32>) {
+        if let Some(entry) = self.entries.get(id) {
+            entry.desk.took_asked();
+        }
+        self.apply(id, Event::KubeletAsked(pid.and_then(Process::of)));
     }
 
     /// A driver gave an answer that can be used, unless its name is too long for our paths.
@@ -114,14 +134,14 @@ impl Supervisor {
                 Event::DriverSilent(too_long.to_string())
             }
         };
-        self.heard(id, None);
+        self.tried(id, None);
         self.apply(id, event);
     }
 
     /// A driver does not answer, or not yet.
     fn fell_silent(&mut self, id: &DriverId, trouble: &Trouble) {
         let why = trouble.to_string();
-        self.heard(id, Some(&why));
+        self.tried(id, Some(&why));
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
@@ -142,11 +162,15 @@ impl Supervisor {
         }
     }
 
-    /// A kubelet said how the registration went. It has its answer when that is written down.
-    fn told(&mut self, id: &DriverId, told: Told) {
+    /// A kubelet said how the registration went. It has its answer when that is written down, also
+    /// where the driver that it speaks of is no longer ours.
+    fn told(&mut self, id: Option<&DriverId>, told: Told) {
         self.unanswered.push(told.heard);
         let kubelet = told.pid.and_then(Process::behind);
-        self.verdict(id, told.outcome, kubelet, told.asked);
+        self.kubelet_spoke(kubelet);
+        if let Some(id) = id {
+            self.verdict(id, told.outcome, kubelet, told.asked);
+        }
         match told.pid {
             Some(_) if told.apart => self.kubelets.spoke_apart(kubelet),
             None if !told.follows_links => self.kubelet_is_unseen(),
@@ -154,13 +178,7 @@ impl Supervisor {
         }
     }
 
-    fn verdict(
-        &mut self,
-        id: &DriverId,
-        outcome: Outcome,
-        kubelet: Option<Process>,
-        asked: Option<Asked>,
-    ) {
+    fn kubelet_spoke(&mut self, kubelet: Option<Process>) {
         self.kubelets.told(self.now());
         let root = self.settings.kubelet_root();
         // With a directory that is named by itself, nothing tells of the root.
@@ -173,6 +191,15 @@ impl Supervisor {
         // A kubelet shows that it has started before it speaks: seen the other way round, the sign
         // would end the registration that it has just made.
         self.look_at_signs();
+    }
+
+    fn verdict(
+        &mut self,
+        id: &DriverId,
+        outcome: Outcome,
+        kubelet: Option<Process>,
+        asked: Option<Asked>,
+    ) {
         // The registration came through the link as it is now, or does not count.
         self.look_at_link(id);
         let Some(entry) = self.entries.get_mut(id) else {
@@ -229,7 +256,7 @@ impl Supervisor {
     }
 
     /// Notes that the driver was tried, and says once when it goes and when it is back.
-    fn heard(&mut self, id: &DriverId, why: Option<&str>) {
+    fn tried(&mut self, id: &DriverId, why: Option<&str>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };

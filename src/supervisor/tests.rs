@@ -7,10 +7,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio::time::{advance, sleep};
+use bed::{Behaviour, FakeDriver};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{advance, sleep, timeout};
 
-use super::Supervisor;
+use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::csi::answer::Answer;
 use crate::driver::{Event, Record, Registered, Terms};
@@ -22,11 +23,18 @@ use crate::runtime::RuntimeDir;
 use crate::state::{Origin, State, Written};
 
 const ID: &str = "a.test";
+/// Generous: the machine may be busy with other tests.
+const SOON: Duration = Duration::from_secs(20);
+const DISCOVERY: &str = "[discovery]\nenabled = true\n";
 
 fn settings(root: &Path) -> Settings {
+    settings_with(root, DISCOVERY)
+}
+
+fn settings_with(root: &Path, more: &str) -> Settings {
     let file = root.join("config.toml");
     let text = format!(
-        "plugins_dir = {:?}\nregistry_dir = {:?}\n[kubelet]\nroot_dir = {:?}\n[discovery]\nenabled = true\n",
+        "plugins_dir = {:?}\nregistry_dir = {:?}\n[kubelet]\nroot_dir = {:?}\n{more}",
         root.join("plugins"),
         root.join("registry"),
         root.join("kubelet"),
@@ -78,6 +86,8 @@ struct Departed {
 
 impl Departed {
     async fn below(root: &Path) -> Departed {
+        let config = &root.join("reread.toml");
+        fs::write(config, DISCOVERY).unwrap();
         let settings = settings(root);
         let layout = Layout::of(&settings);
         let name = DriverName::parse(ID).unwrap();
@@ -96,26 +106,37 @@ impl Departed {
         State::new(BTreeMap::new(), None, None, layout.clone(), records)
             .save(&runtime.state())
             .unwrap();
-        let reread = Box::new(|| Err(String::new()));
+        let config = config.to_owned();
+        let reread = move || {
+            Ok(settings_with(
+                config.parent().unwrap(),
+                &fs::read_to_string(&config).unwrap(),
+            ))
+        };
         Departed {
-            supervisor: Supervisor::start(settings, reread, Some(runtime)).await,
+            supervisor: Supervisor::start(settings, Box::new(reread), Some(runtime)).await,
             link,
             socket: layout.socket(&name),
         }
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
+/// A driver that is registered goes five minutes after its directory, with a reload every minute before
+/// that or without.
+async fn goes_after_five_minutes(reloads: u64) {
     let dir = tempfile::tempdir().unwrap();
     let Departed {
         supervisor,
         link,
         socket,
     } = Departed::below(dir.path()).await;
-    let (_orders, taken) = mpsc::channel(1);
+    let (orders, taken) = mpsc::channel(1);
     let watched = async {
-        sleep(Duration::from_secs(298)).await;
+        for _ in 0..reloads {
+            sleep(Duration::from_secs(60)).await;
+            orders.send(Order::Reload).await.unwrap();
+        }
+        sleep(Duration::from_secs(298 - 60 * reloads)).await;
         assert!(link.is_symlink() && socket.exists(), "early");
         sleep(Duration::from_secs(4)).await;
         assert!(!link.is_symlink() && !socket.exists(), "late");
@@ -124,6 +145,41 @@ async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
         _ = supervisor.run(taken) => panic!("nobody told it to stop"),
         () = watched => {}
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
+    goes_after_five_minutes(0).await;
+}
+
+/// Such as by a configuration management.
+#[tokio::test(start_paused = true)]
+async fn reloads_do_not_keep_a_driver_whose_directory_is_gone() {
+    goes_after_five_minutes(4).await;
+}
+
+/// A reload that says how long a driver is waited for counts from the moment when it went.
+#[tokio::test(start_paused = true)]
+async fn what_a_reload_says_of_a_departed_driver_counts_from_its_departure() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    let mut reload_after = async |more: &str, seconds| {
+        fs::write(dir.path().join("reread.toml"), format!("{DISCOVERY}{more}")).unwrap();
+        advance(Duration::from_secs(seconds)).await;
+        supervisor.reload().unwrap();
+        supervisor.finish_turn();
+        let is_known = supervisor.entries.contains_key(ID);
+        (is_known, supervisor.discovery.departures.next())
+    };
+    let table = format!("[drivers.{ID:?}]\n");
+    let (_, at) = reload_after("", 0).await;
+    let gone = at.unwrap();
+    assert_eq!(reload_after("", 100).await, (true, at));
+    let (_, at) = reload_after("[defaults]\nwithdraw_after = \"200s\"\n", 0).await;
+    assert_eq!(at.map(|at| gone - at), Some(Duration::from_secs(100)));
+    assert_eq!(reload_after(&table, 400).await, (true, None));
+    // Without its table it would have to be found, and is not.
+    assert_eq!(reload_after("", 0).await, (false, None));
 }
 
 /// What is due and never done would wake us for ever.
@@ -146,6 +202,78 @@ async fn a_driver_that_is_withdrawn_by_hand_meanwhile_is_not_waited_for() {
     supervisor.wake();
     supervisor.finish_turn();
     assert!(supervisor.entries.is_empty(), "nobody holds it any more");
+}
+
+/// The answer is in the queue when the operator sends us to another socket and demands another name.
+#[tokio::test]
+async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let table = |socket: &str, name: &str| {
+        let socket = root.join(socket);
+        format!("[drivers.{ID:?}]\ncsi_socket = {socket:?}\nname = {name:?}\n")
+    };
+    let before = settings_with(root, &table("old.sock", "old.test"));
+    let after = settings_with(root, &table("new.sock", "new.test"));
+    let layout = Layout::of(&before);
+    fs::create_dir_all(layout.kubelet_dir()).unwrap();
+    let _old = FakeDriver::start(root.join("old.sock"), Behaviour::named("old.test"));
+    let reread = Box::new(move || Ok(after.clone()));
+    let mut supervisor = Supervisor::start(before, reread, None).await;
+    timeout(SOON, async {
+        while supervisor.reports.is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .unwrap();
+    supervisor.reload().unwrap();
+    let stale = supervisor.reports.try_recv().unwrap();
+    supervisor.take_batch(stale);
+    let name = supervisor.entries[ID].driver.name();
+    assert_eq!(name, None, "published with the endpoint of the new socket");
+    let is_empty =
+        |directory: &Path| fs::read_dir(directory).is_ok_and(|mut all| all.next().is_none());
+    assert!(is_empty(layout.kubelet_dir()), "a link of the old name");
+}
+
+/// A kubelet's word and a reload cross.
+#[tokio::test]
+async fn a_call_counts_for_the_driver_that_it_was_about_and_for_no_other_with_its_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let table = |id: &str| {
+        format!(
+            "[drivers.{id:?}]\ncsi_socket = {:?}\n",
+            root.join("csi.sock")
+        )
+    };
+    let (before, after) = (table(ID), table("b.test"));
+    let [before, after] = [before, after].map(|table| settings_with(root, &table));
+    let mut supervisor = Supervisor::start(before, Box::new(move || Ok(after.clone())), None).await;
+    let rejections = |supervisor: &Supervisor, id| supervisor.entries[id].tally.rejections;
+    let refuse = |supervisor: &Supervisor, id| {
+        let (heard, answered) = oneshot::channel();
+        supervisor.entries[id].desk.refuse(heard);
+        answered
+    };
+
+    let mut answered = refuse(&supervisor, ID);
+    supervisor.reload().unwrap();
+    let told = supervisor.reports.recv().await.unwrap();
+    supervisor.take_batch(told);
+    assert_eq!(rejections(&supervisor, "b.test"), 1, "lost with the old id");
+    supervisor.finish_turn();
+    answered.try_recv().unwrap();
+
+    let mut answered = refuse(&supervisor, "b.test");
+    supervisor.dismiss(&"b.test".into());
+    supervisor.add("b.test", None);
+    let told = supervisor.reports.recv().await.unwrap();
+    supervisor.take_batch(told);
+    assert_eq!(rejections(&supervisor, "b.test"), 0, "of another driver");
+    supervisor.finish_turn();
+    answered.try_recv().expect("the kubelet has its answer");
 }
 
 /// There is time between the first look at plugins_dir and the second.

@@ -16,6 +16,7 @@ mod nested;
 mod one_directory;
 mod order;
 mod places;
+mod racing;
 mod reload;
 mod repair;
 mod rivals;

@@ -238,8 +238,10 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
     eventually("both are back", Duration::from_secs(10), plain);
     pod.kubelet.wait_registered(NAME, SOON);
     // A link that somebody puts there would be lost at the kubelet's next start.
-    std::fs::remove_file(pod.node.link(NAME)).unwrap();
-    std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), pod.node.link(NAME)).unwrap();
+    // It comes in one step: a place that is free for a moment would not stay free.
+    let staged = pod.node.kubelet_root().join("staged");
+    std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), &staged).unwrap();
+    std::fs::rename(&staged, pod.node.link(NAME)).unwrap();
     eventually("a socket again", Duration::from_secs(10), plain);
     pod.kubelet.wait_registered(NAME, SOON);
     // The pod's own restart is one registration more, as with the program that it stands in for.

@@ -11,6 +11,7 @@
 mod announcing;
 mod back_off;
 mod blind;
+mod boot;
 mod changes;
 mod comings;
 mod kills;

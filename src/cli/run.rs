@@ -44,13 +44,14 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         .enable_all()
         .build()
         .map_err(failed)?;
+    let filter = log.filter.clone();
     runner.block_on(serve(settings, runtime, move || {
         let before = known.borrow().clone();
         let settings = settle(&sources, &known, &usual)?;
         if *known.borrow() != before {
             say(known.borrow().as_ref());
         }
-        log.set_level(settings.log.level);
+        filter.set_level(settings.log.level);
         if settings.log.target != target {
             tracing::warn!("log.target has changed, which takes effect at the next start");
         }

@@ -65,9 +65,9 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
     let named = runtime::named(args.runtime_dir.as_deref());
     if named.is_some() || args.config.is_some() || !flags.name_a_driver() {
         let path = named.unwrap_or_else(runtime::usual);
-        return RuntimeDir::take(&path).map(Some);
+        return RuntimeDir::take_in_turn(&path).map(Some);
     }
-    match RuntimeDir::take(&flags.runtime_dir()) {
+    match RuntimeDir::take_in_turn(&flags.runtime_dir()) {
         Err(error) if !error.is_held() => {
             tracing::warn!(
                 "{error}; running without state and control socket: a restart costs a registration, and status has nobody to ask"

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// Fields of the status that the commands and HTTP need, and that are not promised to anybody.
-const NOT_IN_JSON: [&str; 8] = [
+const NOT_IN_JSON: [&str; 9] = [
     "Status.notes",
     "Driver.serving",
     "Driver.answering",
@@ -12,6 +12,7 @@ const NOT_IN_JSON: [&str; 8] = [
     "Driver.name_taken",
     "Driver.volume_limit",
     "Driver.registered_volume_limit",
+    "Driver.cause",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

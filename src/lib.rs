@@ -19,13 +19,14 @@
 //!
 //! Underneath: `grpc` (a connection as a value), `socket`, `swap` (takes the place of one file and of
 //! no other), `identity`, `moment`, `boot`, `backoff`, `printable`, `metrics`, `task`, `log`, `journal`,
-//! `command_line` (flags as Go takes them), `directory` (one of our own making), `reach` (looks where
-//! a file system may hang), `descriptors` (room for open files), `polled` (one that is waited for),
-//! `memory` (gives back what is free).
+//! `command_line` (flags as Go takes them), `columns` (the room that a text takes on a terminal),
+//! `directory` (one of our own making), `reach` (looks where a file system may hang), `descriptors`
+//! (room for open files), `polled` (one that is waited for), `memory` (gives back what is free).
 
 mod backoff;
 mod boot;
 pub mod cli;
+mod columns;
 mod command_line;
 pub mod config;
 mod control;

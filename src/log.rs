@@ -1,13 +1,13 @@
 //! Where log lines go: the journal when systemd runs us, stderr otherwise.
 
+mod queue;
+
 use std::env;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use thiserror::Error;
 use tracing::Level;
 use tracing_journald::{Priority, PriorityMappings};
@@ -17,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, reload};
 
+use self::queue::{Flush, Queue};
 use crate::config::{LogLevel, LogSettings, LogTarget};
 
 /// The name that the journal files our lines under, whatever the binary is called.
@@ -34,15 +35,20 @@ pub(crate) enum LogError {
     Twice(#[from] TryInitError),
 }
 
-/// The log, whose level can be changed.
+/// The log. To be held until the last line is said.
 pub(crate) struct Log {
-    filter: reload::Handle<Targets, Registry>,
+    pub(crate) filter: Filter,
+    _last_words: Option<Flush>,
 }
 
-impl Log {
+/// How much the log says.
+#[derive(Clone)]
+pub(crate) struct Filter(reload::Handle<Targets, Registry>);
+
+impl Filter {
     /// Says this much from now on.
     pub(crate) fn set_level(&self, level: LogLevel) {
-        if let Err(error) = self.filter.reload(only_ours(level)) {
+        if let Err(error) = self.0.reload(only_ours(level)) {
             tracing::warn!(%error, "cannot change the log level");
         }
     }
@@ -50,24 +56,29 @@ impl Log {
 
 /// Sets the log up, once for the process.
 pub(crate) fn init(settings: &LogSettings) -> Result<Log, LogError> {
-    let layer: Box<dyn Layer<Registry> + Send + Sync> = match settings.target {
-        LogTarget::Journald => journal()?.boxed(),
-        LogTarget::Auto if stderr_is_the_journal() => match journal() {
-            Ok(journal) => journal.boxed(),
-            Err(_) => plain(),
-        },
-        LogTarget::Auto | LogTarget::Stderr => plain(),
-        LogTarget::Json => tracing_subscriber::fmt::layer()
+    let queued = match settings.target {
+        LogTarget::Journald => Some(journal().map_err(LogError::Journal)?),
+        LogTarget::Auto if stderr_is_the_journal() => journal().ok(),
+        LogTarget::Auto | LogTarget::Stderr | LogTarget::Json => None,
+    };
+    let (queue, flush) = queued.unzip();
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = match (queue, settings.target) {
+        (Some(queue), _) => queue.boxed(),
+        (None, LogTarget::Json) => tracing_subscriber::fmt::layer()
             .json()
             .flatten_event(true)
             .with_writer(io::stderr)
             .boxed(),
+        (None, LogTarget::Auto | LogTarget::Journald | LogTarget::Stderr) => plain(),
     };
     let (filter, handle) = reload::Layer::new(only_ours(settings.level));
     tracing_subscriber::registry()
         .with(layer.with_filter(filter))
         .try_init()?;
-    Ok(Log { filter: handle })
+    Ok(Log {
+        filter: Filter(handle),
+        _last_words: flush,
+    })
 }
 
 /// The HTTP/2 libraries speak of every frame; only our own words help an operator.
@@ -90,9 +101,20 @@ fn plain() -> Box<dyn Layer<Registry> + Send + Sync> {
         .boxed()
 }
 
-fn journal() -> Result<tracing_journald::Layer, LogError> {
-    let layer = impatient_layer().map_err(LogError::Journal)?;
-    Ok(layer
+/// The journal behind a queue, if there is one.
+fn journal() -> io::Result<(Queue, Flush)> {
+    let knock = UnixDatagram::unbound()?;
+    knock.set_nonblocking(true)?;
+    match knock.send_to(&[], JOURNAL) {
+        // It is there, and has no room for the moment.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        knocked => drop(knocked?),
+    }
+    queue::start(|| Ok(tracing_subscriber::registry().with(journal_layer()?)))
+}
+
+fn journal_layer() -> io::Result<tracing_journald::Layer> {
+    Ok(tracing_journald::layer()?
         .with_field_prefix(None)
         .with_syslog_identifier(IDENTIFIER.to_owned())
         // By default tracing-journald files info as notice and debug as info.
@@ -103,34 +125,6 @@ fn journal() -> Result<tracing_journald::Layer, LogError> {
             debug: Priority::Debug,
             trace: Priority::Debug,
         }))
-}
-
-/// A layer that loses a line rather than wait for room. A journal that hangs no longer empties its
-/// socket, and a send that waits would take the kubelet's answers down with it.
-///
-/// To be called while this process has one thread: the layer's own socket is known by its number.
-fn impatient_layer() -> io::Result<tracing_journald::Layer> {
-    let knock = UnixDatagram::unbound()?;
-    knock.set_nonblocking(true)?;
-    // As the layer does, which would wait.
-    knock.send_to(&[], JOURNAL)?;
-    let next = knock.as_raw_fd();
-    drop(knock);
-    let layer = tracing_journald::layer()?;
-    if !fs::read_link(format!("/proc/self/fd/{next}"))?
-        .to_string_lossy()
-        .starts_with("socket:")
-    {
-        return Err(io::Error::other(
-            "the journal's socket is not known by its number",
-        ));
-    }
-    #[expect(unsafe_code, reason = "a descriptor that is known by its number")]
-    // SAFETY: it is open, as the look has shown, and the layer that owns it outlives this function.
-    let socket = unsafe { BorrowedFd::borrow_raw(next) };
-    let flags = fcntl_getfl(socket)?;
-    fcntl_setfl(socket, flags | OFlags::NONBLOCK)?;
-    Ok(layer)
 }
 
 /// systemd names the device and inode of the stream that it has connected to the journal.

@@ -5,6 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -15,6 +17,11 @@ use crate::directory;
 use crate::identity::Identity;
 
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
+
+/// How long a holder that ends is waited for. After a kill the kernel takes a moment to close what
+/// the process had open, the lock among it.
+const ENDING: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A runtime directory that is ours alone while this lives.
 pub(crate) struct RuntimeDir {
@@ -142,6 +149,18 @@ pub(crate) fn state(runtime: &Path) -> PathBuf {
 }
 
 impl RuntimeDir {
+    /// As [`Self::take`], and waits for a moment if another instance holds the lock: it may be about
+    /// to end. To be called before anything else depends on this thread.
+    pub(crate) fn take_in_turn(path: &Path) -> Result<RuntimeDir, RuntimeError> {
+        let deadline = Instant::now() + ENDING;
+        loop {
+            match RuntimeDir::take(path) {
+                Err(held) if held.is_held() && Instant::now() < deadline => sleep(LOOK_AGAIN),
+                taken => return taken,
+            }
+        }
+    }
+
     /// Makes the directory if need be, and takes the lock.
     pub(crate) fn take(path: &Path) -> Result<RuntimeDir, RuntimeError> {
         let make = |source| RuntimeError::Make {

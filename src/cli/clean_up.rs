@@ -34,7 +34,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     let path = runtime::locate(args.runtime_dir.as_deref());
     // Where there is no directory, no daemon runs. Where there is one, none starts meanwhile.
     let _lock = match path.is_dir() {
-        true => Some(RuntimeDir::take(&path).map_err(failed)?),
+        true => Some(RuntimeDir::take_in_turn(&path).map_err(failed)?),
         false => None,
     };
     let mut ours = Ours::default();

@@ -59,7 +59,7 @@ async fn status(args: &Args) -> Result<Status, ClientError> {
     connect(args).await?.status().await
 }
 
-fn text(diagnosis: &Diagnosis, width: usize, paint: Paint) -> String {
+fn text(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> String {
     let mut lines = Vec::new();
     for finding in &diagnosis.findings {
         let (word, tone) = match finding.level {
@@ -68,7 +68,7 @@ fn text(diagnosis: &Diagnosis, width: usize, paint: Paint) -> String {
         };
         lines.push(format!("{}: {}", paint.paint(tone, word), title(finding)));
         for (key, words) in [("saw", &finding.saw), ("mend", &finding.mend)] {
-            let room = width.saturating_sub(8);
+            let room = width.map(|width| width.saturating_sub(8));
             let broken = words.lines().flat_map(|line| wrap(&printable(line), room));
             for (number, line) in broken.enumerate() {
                 let key = if number == 0 { key } else { "" };

@@ -44,13 +44,14 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         .enable_all()
         .build()
         .map_err(failed)?;
+    let filter = log.filter.clone();
     let ended = runner.block_on(serve(settings, runtime, move || {
         let before = known.borrow().clone();
         let settings = settle(&sources, &known, &usual)?;
         if *known.borrow() != before {
             say(known.borrow().as_ref());
         }
-        log.set_level(settings.log.level);
+        filter.set_level(settings.log.level);
         if settings.log.target != target {
             tracing::warn!("log.target has changed, which takes effect at the next start");
         }
@@ -67,9 +68,9 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
     let named = runtime::named(args.runtime_dir.as_deref());
     if named.is_some() || args.config.is_some() || !flags.name_a_driver() {
         let path = named.unwrap_or_else(runtime::usual);
-        return RuntimeDir::take(&path).map(Some);
+        return RuntimeDir::take_in_turn(&path).map(Some);
     }
-    match RuntimeDir::take(&flags.runtime_dir()) {
+    match RuntimeDir::take_in_turn(&flags.runtime_dir()) {
         Err(error) if !error.is_held() => {
             tracing::warn!(
                 "{error}; running without state and control socket: a restart costs a registration, and status has nobody to ask"

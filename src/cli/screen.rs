@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 
 use rustix::termios::tcgetwinsize;
 
-use crate::status::{Paint, WIDTH};
+use crate::columns::Fold;
+use crate::status::WIDTH;
+use crate::status::paint::{Paint, unpainted};
 
 /// Lines longer than this are hard to read, however wide the terminal is.
 const WIDEST: usize = 120;
@@ -13,7 +15,7 @@ const WIDEST: usize = 120;
 pub(super) struct Screen {
     terminal: bool,
     paint: Paint,
-    /// Lines of the frame that stands on the terminal.
+    /// Rows of the terminal that the frame on it takes.
     drawn: usize,
     /// A frame was printed, so that the next one is set apart from it.
     printed: bool,
@@ -37,10 +39,14 @@ impl Screen {
         self.paint
     }
 
-    /// How many characters a line may have.
-    pub(super) fn width(&self) -> usize {
-        self.size()
-            .map_or(WIDTH, |(columns, _)| columns.min(WIDEST))
+    /// How many columns a line may have; no terminal sets no limit, because a program that reads
+    /// lines wants whole ones.
+    pub(super) fn width(&self) -> Option<usize> {
+        let width = || {
+            self.size()
+                .map_or(WIDTH, |(columns, _)| columns.min(WIDEST))
+        };
+        self.terminal.then(width)
     }
 
     fn size(&self) -> Option<(usize, usize)> {
@@ -64,22 +70,30 @@ impl Screen {
             };
             return put(&format!("{gap}{frame}\n"));
         }
-        let mut lines: Vec<&str> = frame.lines().collect();
-        // The cursor cannot go up to lines that have left the screen.
-        if let Some((_, rows)) = self.size()
-            && lines.len() >= rows
-        {
-            lines.truncate(rows - 2);
-            lines.push("…");
+        let (width, height) = self.size().unwrap_or((WIDTH, usize::MAX));
+        // One write, each line cleared behind its end and not before: nothing flickers.
+        let mut out = self.back();
+        let mut drawn = 0;
+        let mut lines = frame.lines().peekable();
+        while let Some(line) = lines.next() {
+            let fold = Fold::of(&unpainted(line), width);
+            let more = usize::from(lines.peek().is_some());
+            // The cursor cannot go up to lines that have left the screen.
+            if drawn + fold.rows + more >= height {
+                out += "…\x1b[K\n";
+                drawn += 1;
+                break;
+            }
+            out += line;
+            // In a row that is full the cursor stands on the last character.
+            if fold.last < width {
+                out += "\x1b[K";
+            }
+            out += "\n";
+            drawn += fold.rows;
         }
-        // One write, each line cleared behind its end and not before: nothing flickers. Lines that
-        // are too long for the terminal are cut by it, or the way back up would be longer.
-        let mut out = self.back() + "\x1b[?7l";
-        for line in &lines {
-            out += &format!("{line}\x1b[K\n");
-        }
-        out += "\x1b[J\x1b[?7h";
-        self.drawn = lines.len();
+        out += "\x1b[J";
+        self.drawn = drawn;
         put(&out)
     }
 

@@ -10,6 +10,7 @@ use super::literal;
 use super::origin::Origin;
 use super::value::{Listen, RootDir};
 use super::{Loaded, Settings};
+use crate::columns::{columns, padded};
 
 /// Comments start in one column, unless a line is longer than this.
 const COLUMN_MAX: usize = 76;
@@ -88,13 +89,14 @@ impl Loaded {
                 None => (format!("#{} =", entry.key), entry.provenance),
             })
             .collect();
-        let widths = lines.iter().map(|(line, _)| line.chars().count());
+        let widths = lines.iter().map(|(line, _)| columns(line));
         let column = widths
             .filter(|width| *width <= COLUMN_MAX)
             .max()
             .unwrap_or(0);
-        let line =
-            |(line, provenance): &(String, Provenance)| format!("{line:column$}  # {provenance}\n");
+        let line = |(line, provenance): &(String, Provenance)| {
+            format!("{}  # {provenance}\n", padded(line, column))
+        };
         lines.iter().map(line).collect()
     }
 

@@ -10,7 +10,7 @@ use crate::config::DriverSettings;
 use crate::csi::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::link::layout::{Layout, Slot};
-use crate::proto::control::Driver;
+use crate::proto::control::{Cause, Driver};
 
 const JOURNAL: &str = "journalctl -u node-storage-driver-registrar";
 
@@ -63,18 +63,16 @@ fn follow(
             reason,
             format!("node-storage-driver-registrar publish {id}"),
         ),
-        Some(Phase::Conflict) => Finding::fault("another owner", reason, conflict_mend(reason)),
+        Some(Phase::Conflict) => Finding::fault("another owner", reason, conflict_mend(driver)),
         // A kubelet that cannot find csi.sock says no more than that its call failed.
         Some(Phase::Rejected) => kubelets
             .blind(&seen_target(layout, answer), &settings.endpoint)
-            .unwrap_or_else(|| {
-                Finding::fault("kubelet rejecting", reason, rejection_mend(reason, id))
-            }),
+            .unwrap_or_else(|| Finding::fault("kubelet rejecting", reason, rejection_mend(driver))),
         Some(Phase::WaitingForKubelet) => unseen(driver, settings, answer, layout, kubelets),
         Some(Phase::WaitingForDriver) | None => Finding::fault(
             "daemon",
             format!("the driver answers here, but the daemon says: {reason}"),
-            if reason.contains("CAP_DAC_OVERRIDE") {
+            if driver.cause() == Cause::SocketForbidden {
                 format!(
                     "install the drop-in driver-of-another-user.conf, or: chown root {}",
                     settings.csi_socket.display()
@@ -102,27 +100,31 @@ fn kept_errors(driver: &Driver) -> Vec<Finding> {
     warned.into_iter().collect()
 }
 
-fn conflict_mend(reason: &str) -> String {
-    if reason.contains("serves") {
-        "stop the other process, or set on_live_owner = \"take-over\"".to_owned()
-    } else if reason.contains("neither a socket nor a link") {
-        "move what is there away".to_owned()
-    } else if reason.contains("has the same name") {
-        "give one of the two drivers another name, or take it out of the configuration".to_owned()
-    } else {
-        format!("find out who removes it, such as a script or a second registrar; see {JOURNAL}")
+fn conflict_mend(driver: &Driver) -> String {
+    match driver.cause() {
+        _ if driver.name_taken => {
+            "give one of the two drivers another name, or take it out of the configuration"
+                .to_owned()
+        }
+        Cause::LiveOwner => {
+            "stop the other process, or set on_live_owner = \"take-over\"".to_owned()
+        }
+        Cause::AlienFile => "move what is there away".to_owned(),
+        Cause::Contested => format!(
+            "find out who removes it, such as a script or a second registrar; see {JOURNAL}"
+        ),
+        _ => format!("leave the place to the registrar; see {JOURNAL}"),
     }
 }
 
-fn rejection_mend(reason: &str, id: &str) -> String {
-    if reason.contains("topology value collision") {
-        format!(
-            "remove the label: kubectl label node NODE KEY-; then: node-storage-driver-registrar reannounce {id}"
-        )
-    } else if reason.contains("already registered") {
-        "remove the other registration socket or link of this driver from the kubelet's plugins_registry".to_owned()
-    } else {
-        "see what the kubelet says: journalctl -u kubelet | grep -i csi".to_owned()
+fn rejection_mend(driver: &Driver) -> String {
+    match driver.cause() {
+        Cause::TopologyCollision => format!(
+            "remove the label: kubectl label node NODE KEY-; then: node-storage-driver-registrar reannounce {}",
+            driver.id
+        ),
+        Cause::AlreadyRegistered => "remove the other registration socket or link of this driver from the kubelet's plugins_registry".to_owned(),
+        _ => "see what the kubelet says: journalctl -u kubelet | grep -i csi".to_owned(),
     }
 }
 
@@ -135,7 +137,7 @@ fn unseen(
     kubelets: &Kubelets,
 ) -> Finding {
     let reason = driver.reason.as_str();
-    if reason.contains("restart the kubelet") {
+    if driver.cause() == Cause::DirectoryReplaced {
         return Finding::fault("kubelet directory", reason, "systemctl restart kubelet");
     }
     if !driver.socket_stands {
@@ -176,5 +178,24 @@ fn seen_target(layout: &Layout, answer: &Answer) -> PathBuf {
         target
     } else {
         layout.socket(&answer.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon of another release sends no code, or one that is not known here.
+    #[test]
+    fn a_missing_or_unknown_code_gets_general_advice() {
+        for cause in [Cause::Unspecified.into(), i32::MAX] {
+            let driver = Driver {
+                cause,
+                reason: "pid 7 serves x; neither a socket nor a link".to_owned(),
+                ..Driver::default()
+            };
+            assert!(conflict_mend(&driver).contains(JOURNAL));
+            assert!(rejection_mend(&driver).contains("journalctl -u kubelet"));
+        }
     }
 }

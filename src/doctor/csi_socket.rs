@@ -8,11 +8,9 @@ use crate::csi::answer::{Answer, AnswerError};
 use crate::csi::inquiry::{Inquiry, NODE_GET_INFO};
 use crate::csi::trouble::Trouble;
 use crate::metrics::Operations;
-use crate::proto::control::Driver;
+use crate::proto::control::{Cause, Driver};
 use crate::reach::Reach;
 
-/// Of a [`Trouble::TimedOut`] in the daemon's words.
-const GIVEN_UP: &str = "NodeGetInfo took longer than";
 const HANGS: &str = "the driver hangs: look at its log, and restart it";
 
 /// Asks the driver as the daemon would: one that was `found` must be out of others' reach. But nobody
@@ -37,11 +35,10 @@ pub(super) async fn ask(
     match asked(&inquiry).await {
         Ok(answer) => Ok(answer),
         Err(late) if late.is_node_info_late() && hurried != *settings => {
-            let reason = known.map(|driver| driver.reason.as_str());
-            let given_up = reason.filter(|reason| reason.contains(GIVEN_UP));
+            let given_up = known.filter(|driver| driver.cause() == Cause::NodeInfoLate);
             Err(given_up.map_or_else(
                 || slow(settings),
-                |reason| Finding::fault(NODE_GET_INFO, reason, HANGS),
+                |driver| Finding::fault(NODE_GET_INFO, driver.reason.as_str(), HANGS),
             ))
         }
         Err(trouble) => Err(diagnose(settings, &trouble)),

@@ -15,6 +15,7 @@ mod pace;
 pub(crate) mod phase;
 mod reason;
 mod record;
+mod refusal;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use self::phase::Phase;
 pub(crate) use self::record::Record;
 #[cfg(test)]
 pub(crate) use self::record::Registered;
+pub(crate) use self::refusal::Refusal;
 pub(crate) use self::standing::Terms;
 use self::standing::{Registration, Standing, Why};
 use crate::csi::answer::{Answer, Change};
@@ -293,6 +295,19 @@ impl Driver {
         matches!(self.socket.obstacle(), Some(Obstacle::Sibling(_)))
     }
 
+    /// Why the kubelet said no.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        match &self.standing {
+            Standing::Rejected { error, .. } => Some(Refusal::of(error)),
+            Standing::Unregistered(_) | Standing::Registered(_) => None,
+        }
+    }
+
+    /// The kubelet watches a directory that was deleted.
+    pub(crate) fn waits_for_a_restart_of_the_kubelet(&self) -> bool {
+        self.standing == Standing::Unregistered(Why::DirectoryReplaced)
+    }
+
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -413,7 +428,8 @@ impl Driver {
         }
     }
 
-    fn obstacle(&self) -> Option<&Obstacle> {
+    /// What keeps the socket or the link from its place.
+    pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
         self.socket.obstacle().or(self.link.obstacle())
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::announcer::Verdict;
+use super::refusal::Refusal;
 use super::{
     CALL_CHECK, Calling, Contact, Driver, Effect, Owed, Registration, Rule, Seen, Standing, Terms,
     Why, Withdrawal,
@@ -184,7 +185,7 @@ impl Driver {
         self.asked = None;
         if let Standing::Registered(registration) = &self.standing
             && registration.kubelet == kubelet
-            && error.contains("already registered")
+            && Refusal::of(&error) == Refusal::AlreadyRegistered
         {
             // It refuses a second path to the driver that it holds; the first one stands.
             return Vec::new();
@@ -200,7 +201,7 @@ impl Driver {
 
     pub(super) fn kubelet_ended(&mut self, process: Process, now: Moment) -> Vec<Effect> {
         let held = self.kubelet() == Some(process);
-        if !held && self.standing != Standing::Unregistered(Why::DirectoryReplaced) {
+        if !held && !self.waits_for_a_restart_of_the_kubelet() {
             return Vec::new();
         }
         self.standing = Standing::Unregistered(Why::KubeletEnded);

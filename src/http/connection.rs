@@ -9,8 +9,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
 use tokio::time::{sleep, timeout};
 
+use super::caller::Caller;
 use super::door::{Door, Stream};
 use super::page::Pages;
 use crate::task::Task;
@@ -43,13 +45,13 @@ impl Connections {
     pub(super) async fn accept_from(&mut self, door: &Door) -> Infallible {
         loop {
             match door.accept().await {
-                Ok(stream) => {
+                Ok((stream, caller)) => {
                     self.open.retain(|connection| !connection.is_finished());
                     if self.open.len() >= MOST {
                         self.open.pop_front();
                     }
-                    self.open
-                        .push_back(Task::spawn(answer(stream, self.pages.clone())));
+                    let answered = answer(stream, caller, self.pages.clone());
+                    self.open.push_back(Task::spawn(answered));
                 }
                 Err(error) => {
                     // EMFILE and its kin pass by themselves; without a pause this loop would spin.
@@ -61,12 +63,22 @@ impl Connections {
     }
 }
 
+/// Nobody would read the answer.
+#[derive(Debug, Error)]
+#[error("the client has left")]
+struct Left;
+
 /// Answers one request. A connection is not kept for a second one: a scrape is rare, and what is
 /// closed need not be watched.
-pub(super) async fn answer(stream: Box<dyn Stream>, pages: Pages) {
+pub(super) async fn answer(stream: Box<dyn Stream>, caller: Caller, pages: Pages) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let pages = pages.clone();
-        async move { Ok::<_, Infallible>(pages.answer(request.method(), request.uri().path()).await) }
+        let (caller, pages) = (caller.clone(), pages.clone());
+        async move {
+            if caller.has_left() {
+                return Err(Left);
+            }
+            Ok(pages.answer(request.method(), request.uri().path()).await)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
+use super::caller::Caller;
 use crate::config::{Listen, OnLiveOwner};
 use crate::directory;
 use crate::identity::Identity;
@@ -109,12 +110,17 @@ impl Door {
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Caller)> {
         Ok(match self {
-            Door::Tcp(listener, _) => Box::new(listener.accept().await?.0),
-            Door::Unix { listener, .. } => Box::new(listener.accept().await?.0),
+            Door::Tcp(listener, _) => with_caller(listener.accept().await?.0),
+            Door::Unix { listener, .. } => with_caller(listener.accept().await?.0),
         })
     }
+}
+
+fn with_caller(stream: impl Stream + AsFd + 'static) -> (Box<dyn Stream>, Caller) {
+    let caller = Caller::of(&stream);
+    (Box::new(stream), caller)
 }
 
 /// Every address is every one that there is: on a node without IPv6, those of IPv4.

@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
+use super::caller::Caller;
 use super::connection::answer;
 use super::page::Pages;
 use crate::fuzz::Fuzz;
@@ -80,7 +81,11 @@ impl Scene {
     fn check(&self, input: &[u8]) -> (u16, usize) {
         let output = self.runtime.block_on(async {
             let (client, server) = duplex(256 * 1024);
-            let served = tokio::spawn(answer(Box::new(server), self.pages.clone()));
+            let served = tokio::spawn(answer(
+                Box::new(server),
+                Caller::default(),
+                self.pages.clone(),
+            ));
             let (mut from, mut to) = tokio::io::split(client);
             let mut output = Vec::new();
             // The server may close before it has read everything.

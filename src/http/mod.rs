@@ -1,5 +1,6 @@
 //! Health, status and metrics over HTTP: where it listens, and who answers.
 
+mod caller;
 mod connection;
 mod door;
 #[cfg(test)]

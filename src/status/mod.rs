@@ -6,7 +6,6 @@ mod table;
 mod wrap;
 
 pub(crate) use self::age::age;
-pub(crate) use self::paint::Paint;
 pub(crate) use self::table::table;
 pub(crate) use self::wrap::wrap;
 

@@ -46,6 +46,17 @@ impl Paint {
     }
 }
 
+/// The line as it reads: without the sequences that [`Paint::paint`] has put around its parts. No
+/// other escape character is in it, because what others say is made printable.
+pub(crate) fn unpainted(line: &str) -> String {
+    let mut parts = line.split('\x1b');
+    let mut bare = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        bare += part.split_once('m').map_or(part, |(_, text)| text);
+    }
+    bare
+}
+
 impl Tone {
     /// The tone of a phase, by its name on the wire.
     pub(crate) fn of_phase(phase: &str) -> Tone {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::age;
 use super::paint::{Paint, Tone};
 use super::wrap;
+use crate::columns::{columns, padded, shortened};
 use crate::printable::printable;
 use crate::proto::control::{Driver, Status};
 
@@ -18,9 +19,10 @@ const INDENT: usize = 2;
 /// A terminal narrower than this gets lines that are too long.
 const NARROWEST: usize = 60;
 
-/// The status in lines of at most `width` characters, without a line feed at the end.
-pub(crate) fn table(status: &Status, width: usize, now: Timestamp, paint: Paint) -> String {
-    let width = width.max(NARROWEST);
+/// The status in lines for a terminal of this width, without a line feed at the end; without a width,
+/// nothing is broken or cut.
+pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint: Paint) -> String {
+    let width = width.map(|width| width.max(NARROWEST));
     let mut lines = Vec::new();
     if status.drivers.is_empty() {
         lines.push("no drivers are configured".to_owned());
@@ -43,13 +45,13 @@ pub(crate) fn table(status: &Status, width: usize, now: Timestamp, paint: Paint)
 }
 
 struct Columns {
-    width: usize,
+    width: Option<usize>,
     driver: usize,
 }
 
 impl Columns {
-    fn of(status: &Status, width: usize) -> Columns {
-        let ids = status.drivers.iter().map(|driver| length(&driver.id));
+    fn of(status: &Status, width: Option<usize>) -> Columns {
+        let ids = status.drivers.iter().map(|driver| columns(&driver.id));
         let longest = ids.filter(|length| *length <= WIDEST_DRIVER).max();
         Columns {
             width,
@@ -59,14 +61,14 @@ impl Columns {
 
     fn driver(&self, driver: &Driver, now: Timestamp, paint: Paint, lines: &mut Vec<String>) {
         let mut id = printable(&driver.id);
-        if length(&id) > self.driver {
+        if columns(&id) > self.driver {
             lines.push(std::mem::take(&mut id));
         }
         let node_id = printable(driver.node_id.as_deref().unwrap_or("-"));
         let since = age(&driver.since, now);
         let colour = |text: &str| paint.paint(Tone::of_phase(&driver.phase), text);
         lines.push(self.row(&id, &driver.phase, &since, &node_id, colour));
-        for line in wrap(&driver.reason, self.width - INDENT) {
+        for line in wrap(&driver.reason, self.width.map(|width| width - INDENT)) {
             lines.push(paint.paint(Tone::Quiet, &format!("{:INDENT$}{line}", "")));
         }
     }
@@ -79,33 +81,21 @@ impl Columns {
         node_id: &str,
         colour: impl Fn(&str) -> String,
     ) -> String {
-        let room = self
-            .width
-            .saturating_sub(self.driver + PHASE + SINCE + 3 * GAP);
+        let before = self.driver + PHASE + SINCE + 3 * GAP;
+        let node_id = self.width.map_or_else(
+            || node_id.to_owned(),
+            |width| shortened(node_id, width.saturating_sub(before)),
+        );
         // Padded before it is painted: the escape sequences have no width.
         let phase = colour(&format!("{phase:<PHASE$}"));
         format!(
-            "{driver:<width$}{:GAP$}{phase}{:GAP$}{since:>SINCE$}{:GAP$}{}",
+            "{}{:GAP$}{phase}{:GAP$}{since:>SINCE$}{:GAP$}{node_id}",
+            padded(driver, self.driver),
             "",
             "",
             "",
-            shorten(node_id, room),
-            width = self.driver,
         )
     }
-}
-
-fn length(text: &str) -> usize {
-    text.chars().count()
-}
-
-fn shorten(text: &str, room: usize) -> String {
-    if length(text) <= room {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
-    short.push('…');
-    short
 }
 
 #[cfg(test)]
@@ -129,7 +119,7 @@ mod tests {
             drivers,
             ..Status::default()
         };
-        table(&status, super::super::WIDTH, now, paint)
+        table(&status, Some(super::super::WIDTH), now, paint)
     }
 
     #[test]
@@ -155,9 +145,10 @@ a               waiting-for-driver     12m  -
     }
 
     #[test]
-    fn nothing_is_wider_than_80_columns_whatever_the_driver_says() {
+    fn nothing_but_a_word_of_its_own_is_wider_than_80_columns_whatever_the_driver_says() {
         let long = "x".repeat(63);
-        let words = "the kubelet said: ".repeat(20) + &"/p".repeat(200);
+        let path = "/p".repeat(200);
+        let words = "the kubelet said: 存储卷不存在 ".repeat(20) + &path;
         let drivers = vec![
             driver(&long, "waiting-for-kubelet", Some(&"n".repeat(256)), &words),
             driver(
@@ -169,9 +160,41 @@ a               waiting-for-driver     12m  -
         ];
         let table = shown(drivers, Paint::Plain);
         for line in table.lines() {
-            assert!(length(line) <= 80, "{} columns: {line}", length(line));
+            let is_a_word = line.trim() == path;
+            let taken = columns(line);
+            assert!(is_a_word || taken <= 80, "{taken} columns: {line}");
         }
         assert!(table.lines().any(|line| line == long), "{table}");
+    }
+
+    #[test]
+    fn wide_characters_do_not_move_the_columns() {
+        let drivers = vec![
+            driver("存储", "registered", Some("节点"), "so"),
+            driver("local", "registered", Some("n"), "so"),
+        ];
+        let table = shown(drivers, Paint::Plain);
+        let before_phase = table
+            .lines()
+            .filter_map(|line| line.split_once("registered"));
+        let taken: Vec<usize> = before_phase.map(|(before, _)| columns(before)).collect();
+        assert_eq!(taken, [8, 8], "{table}");
+    }
+
+    #[test]
+    fn without_a_width_nothing_is_broken_or_cut() {
+        let node_id = "n".repeat(256);
+        let words = "the kubelet said: ".repeat(20).trim().to_owned();
+        let drivers = vec![driver("a", "registered", Some(&node_id), &words)];
+        let status = Status {
+            drivers,
+            notes: vec![words.clone()],
+            ..Status::default()
+        };
+        let table = table(&status, None, Timestamp::now(), Paint::Plain);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[1].ends_with(&node_id), "{table}");
+        assert_eq!(lines[2..], [format!("  {words}"), format!("note: {words}")]);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) struct Entry {
     pub(crate) lost_since: Option<Instant>,
     /// The driver said that it has no Node service.
     pub(crate) without_node_service: bool,
+    /// What was wrong with the driver when it was last asked.
+    pub(crate) silence: control::Cause,
     /// Since when the driver answers without being registered.
     pub(crate) unregistered_since: Option<Instant>,
     /// Something of ours was taken away, and is not back yet.
@@ -131,6 +133,7 @@ impl Entry {
             tried: false,
             lost_since: None,
             without_node_service: false,
+            silence: control::Cause::Unspecified,
             unregistered_since: None,
             link_missing: false,
             shown,
@@ -289,6 +292,7 @@ impl Entry {
                 .driver
                 .registered_answer()
                 .map(|answer| answer.max_volumes),
+            cause: self.cause().into(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! and send [`Report`]s; nothing else changes a driver's state.
 
 mod beginning;
+mod cause;
 mod changes;
 mod discovery;
 mod effects;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::cause::of_trouble;
 use super::lease::Lease;
 use super::{DriverId, Entry, QUIET, Request, Supervisor};
 use crate::csi::answer::Answer;
@@ -15,6 +16,7 @@ use crate::csi::trouble::Trouble;
 use crate::driver::{Event, Terms};
 use crate::journal::message_id;
 use crate::kubelet::Process;
+use crate::proto::control::Cause;
 use crate::registration::desk::{Asked, Call, Outcome, Told};
 
 /// Reports taken in before anything is written down: one write serves many.
@@ -131,6 +133,7 @@ impl Supervisor {
             }
             Err(too_long) => {
                 entry.note_error(too_long.to_string());
+                entry.silence = Cause::Unspecified;
                 Event::DriverSilent(too_long.to_string())
             }
         };
@@ -146,6 +149,7 @@ impl Supervisor {
             return;
         };
         entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
+        entry.silence = of_trouble(trouble);
         if matches!(trouble, Trouble::Slow { .. }) {
             // It was reached: a socket that nobody listened on yet is no trouble any more.
             entry.forget_error();

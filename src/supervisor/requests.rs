@@ -48,6 +48,8 @@ impl Hand {
 impl Supervisor {
     pub(super) fn answer(&mut self, request: Request) {
         let gone = match request {
+            // A status is of use to that client only; an order is carried out all the same.
+            Request::Status(answer) if answer.is_closed() => true,
             Request::Status(answer) => answer.send(self.status()).is_err(),
             Request::Hand { hand, driver, done } => done.send(self.by_hand(hand, &driver)).is_err(),
             Request::TakeUp {
@@ -63,6 +65,7 @@ impl Supervisor {
     }
 
     pub(crate) fn status(&self) -> Status {
+        tracing::trace!("putting the status together");
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ready: self.ready,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bed::wire::RegistrationCall;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 
 use crate::request::{PATIENCE, wait_code};
 use crate::scene::{NAME, Scene};
@@ -19,6 +20,9 @@ const QUESTIONS: usize = 300;
 const DEADLINE: Duration = Duration::from_secs(1);
 /// A client that says nothing is borne for so long, and others would wait for that.
 const BORNE: Duration = Duration::from_secs(5);
+
+/// What the daemon says at the level "trace" when it does the work for one answer.
+const BUILT: &str = "putting the status together";
 
 fn allow_many_files() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
@@ -98,4 +102,33 @@ fn a_control_client_that_never_asks_is_closed_and_one_that_watches_is_not() {
     assert!(watching.try_wait().unwrap().is_none(), "it was closed, too");
     watching.kill().unwrap();
     watching.wait().unwrap();
+}
+
+/// They have hung up before the daemon comes to them, for which it is stopped.
+#[test]
+fn the_status_is_not_put_together_for_clients_that_have_left() {
+    const CLIENTS: usize = 40;
+    let mut scene = Scene::new(&[NAME], "");
+    let http = format!(
+        "[http]\nlisten = \"unix:{}\"\n[log]\nlevel = \"trace\"\n",
+        scene.http().display()
+    );
+    scene.node.write_default_config(&[NAME], &http);
+    scene.registrar.start();
+    wait_code(&scene.http(), "/healthz", 200);
+    let built = |scene: &Scene| scene.registrar.logs().matches(BUILT).count();
+    let before = built(&scene);
+    assert!(before > 0, "{}", scene.registrar.logs());
+    scene.registrar.signal(Signal::SIGSTOP);
+    for _ in 0..CLIENTS {
+        let mut client = UnixStream::connect(scene.http()).unwrap();
+        client
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+    }
+    scene.registrar.signal(Signal::SIGCONT);
+    wait_code(&scene.http(), "/healthz", 200);
+    // One that asks after them may be answered before them.
+    let more = built(&scene) - before;
+    assert!(more < CLIENTS / 2, "{more}: {}", scene.registrar.logs());
 }

@@ -1,8 +1,9 @@
-//! `status --watch` in a real terminal, which tmux is.
+//! What people read in a real terminal, which tmux is.
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use bed::eventually;
+use bed::{Behaviour, FakeDriver, eventually};
 
 use crate::scene::{NAME, SOON, Scene, has, stdout};
 
@@ -40,8 +41,19 @@ impl Tmux {
 
     #[track_caller]
     fn wait(&self, words: &str) -> String {
+        self.wait_on(&[], words)
+    }
+
+    /// With what the terminal itself has broken at its edge joined again, as by its clipboard.
+    #[track_caller]
+    fn wait_joined(&self, words: &str) -> String {
+        self.wait_on(&["-J"], words)
+    }
+
+    #[track_caller]
+    fn wait_on(&self, more: &[&str], words: &str) -> String {
         eventually(words, SOON, || {
-            let screen = self.screen(&[]);
+            let screen = self.screen(more);
             if screen.contains(words) {
                 Ok(screen)
             } else {
@@ -96,4 +108,71 @@ fn no_color_is_honoured_on_a_terminal() {
     tmux.wait("waiting-for-driver");
     let screen = tmux.screen(&["-e"]);
     assert!(!screen.contains('\u{1b}'), "{screen:?}");
+}
+
+/// A node with a driver whose socket has a path that is wider than the terminal.
+fn scene_with_a_long_path() -> (Scene, PathBuf) {
+    let mut scene = Scene::new(&[], "");
+    let mut socket = scene.node.root().join("plugins-of-a-vendor");
+    let room = 107 - socket.as_os_str().len() - "//csi.sock".len();
+    socket.push("d".repeat(room));
+    socket.push("csi.sock");
+    let table = format!("[drivers.{NAME:?}]\ncsi_socket = {socket:?}\n");
+    scene.node.write_default_config(&[], &table);
+    scene.registrar.start();
+    (scene, socket)
+}
+
+#[test]
+fn a_path_that_is_wider_than_the_terminal_stays_whole() {
+    if !has("tmux") {
+        return;
+    }
+    let (scene, socket) = scene_with_a_long_path();
+    let path = socket.to_str().unwrap();
+    scene.phase(NAME, "waiting-for-driver");
+    for subcommand in ["doctor", "status"] {
+        let line = scene.command_line(subcommand).join(" ");
+        let tmux = Tmux::start(&scene, &format!("{line}; echo ended; sleep 600"));
+        let screen = tmux.wait_joined("ended");
+        assert!(screen.contains(path), "{subcommand}: {screen}");
+    }
+}
+
+#[test]
+fn watching_shows_a_path_that_is_wider_than_the_terminal_and_redraws_in_place() {
+    if !has("tmux") {
+        return;
+    }
+    let (scene, socket) = scene_with_a_long_path();
+    scene.phase(NAME, "waiting-for-driver");
+    let tmux = watching(&scene, "A=b");
+    tmux.wait_joined(socket.to_str().unwrap());
+    let mut driver = FakeDriver::start_in_new_directory(socket.clone(), Behaviour::named(NAME));
+    tmux.wait("waiting-for-kubelet");
+    driver.kill();
+    let screen = tmux.wait_joined("waiting-for-driver");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+}
+
+#[test]
+fn words_in_wide_characters_are_shown_whole() {
+    if !has("tmux") {
+        return;
+    }
+    let scene = Scene::started(&[NAME], "");
+    let name = "存储".repeat(15);
+    let words = vec![name; 3].join(" ");
+    let _driver = scene.node.behaving(NAME, Behaviour::named(&words));
+    scene
+        .registrar
+        .wait_driver("the name is refused", NAME, SOON, |driver| {
+            driver
+                .reason
+                .as_deref()
+                .is_some_and(|reason| reason.contains(&words))
+        });
+    let tmux = watching(&scene, "A=b");
+    let screen = tmux.wait(words.split(' ').next().unwrap());
+    assert_eq!(screen.matches('储').count(), 3 * 15, "{screen}");
 }

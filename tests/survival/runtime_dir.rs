@@ -1,11 +1,13 @@
 //! The runtime directory is deleted while the daemon runs: it is made again, unless another instance
 //! was faster.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
 
 use bed::{Layout, Node, NotifySocket, Registrar, Release, eventually};
 
@@ -184,4 +186,40 @@ fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_reg
         scene.registrar.start();
         scene.ends_registered(mark, 0, 0);
     });
+}
+
+/// A lock that is held as by a process with this pid.
+fn hold(scene: &Scene, pid: &str) -> Flock<File> {
+    fs::create_dir_all(scene.node.runtime_dir()).unwrap();
+    let lock = in_runtime(scene, "lock");
+    fs::write(&lock, pid).unwrap();
+    let file = File::options().write(true).open(&lock).unwrap();
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).unwrap()
+}
+
+/// As after a kill -9: the kernel closes what the process had open some time after the signal.
+#[test]
+fn a_predecessor_that_is_still_ending_is_waited_for() {
+    let scene = Scene::set(Release::V1_36, KEEP);
+    let held = hold(&scene, "7\n");
+    let mut scene = scene;
+    scene.registrar.start();
+    thread::sleep(Duration::from_millis(300));
+    drop(held);
+    scene.wait_phase("registered");
+}
+
+#[test]
+fn an_instance_that_does_not_end_is_named_after_a_moment() {
+    let scene = Scene::set(Release::V1_36, KEEP);
+    let _held = hold(&scene, "7\n");
+    let mut scene = scene;
+    scene.registrar.start();
+    let status = scene.registrar.wait_exit(SOON);
+    assert_eq!(status.code(), Some(1));
+    let logs = scene.registrar.logs();
+    assert!(
+        logs.contains("another instance runs: pid 7 holds"),
+        "{logs}"
+    );
 }

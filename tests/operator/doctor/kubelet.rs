@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bed::{KubeletProcess, Release, Settings, Timing};
 
-use super::{finds, proc};
+use super::{doctor, finds, first_is, mended_by, proc};
 use crate::scene::{NAME, SOON, Scene};
 
 /// Puts a kubelet into that, with this root directory, and with this as its file system.
@@ -110,6 +110,26 @@ fn a_kubelet_that_says_no() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "rejected");
     finds(&scene, "kubelet rejecting", "the version is bad");
+}
+
+#[test]
+fn a_refusal_has_the_mend_that_fits_it() {
+    for (words, mend) in [
+        ("detected topology value collision: zone", "reannounce"),
+        (
+            "Another driver with the same name is already registered",
+            "remove the other registration socket",
+        ),
+    ] {
+        let scene = Scene::started(&[NAME], "");
+        let kubelet = scene.node.kubelet();
+        kubelet.fault(|faults| faults.refuse = Some(words.to_owned()));
+        let _driver = scene.node.driver(NAME);
+        scene.phase(NAME, "rejected");
+        let output = doctor(&scene);
+        first_is(&output, "kubelet rejecting", words);
+        mended_by(&output, mend);
+    }
 }
 
 #[test]

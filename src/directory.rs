@@ -7,6 +7,10 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
+/// What mends that we may not read one: root without capabilities has the rights of others.
+pub(crate) const LET_US_READ: &str =
+    "chmod o+rx it, or give the unit CAP_DAC_OVERRIDE (driver-of-another-user.conf)";
+
 /// The one that a file is in.
 pub(crate) fn of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("/"))
@@ -34,6 +38,23 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
         .custom_flags(flags.bits())
         .open(directory)?;
     made.set_permissions(Permissions::from_mode(0o755))
+}
+
+/// Whose it is and what its mode allows, in words.
+pub(crate) fn owner_and_mode(directory: &Path) -> String {
+    match fs::metadata(directory) {
+        Ok(found) => format!("uid {}, mode {:04o}", found.uid(), found.mode() & 0o7777),
+        Err(_) => "owner unknown".to_owned(),
+    }
+}
+
+/// The directory on the way to `path` that does not let us through.
+pub(crate) fn closed(path: &Path) -> &Path {
+    let seen = path
+        .ancestors()
+        .skip(1)
+        .find(|step| fs::metadata(step).is_ok());
+    seen.unwrap_or(Path::new("/"))
 }
 
 /// Both paths lead to one directory; none while either leads nowhere.

@@ -14,6 +14,7 @@ use super::answer::{self, Answer};
 use super::exposure::Exposure;
 use super::trouble::Trouble;
 use crate::config::{DriverSettings, SUN_PATH_MAX};
+use crate::directory;
 use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;
@@ -89,6 +90,14 @@ impl Inquiry {
             Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
             Ok(_) => Err(Trouble::NoSocket(self.socket.clone())),
             Err(error) if is_missing(&error) => Err(self.absent()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let directory = directory::closed(&self.socket);
+                Err(Trouble::Hidden {
+                    socket: self.socket.clone(),
+                    directory: directory.to_owned(),
+                    owner: directory::owner_and_mode(directory),
+                })
+            }
             Err(source) => Err(Trouble::Unseen {
                 socket: self.socket.clone(),
                 source,

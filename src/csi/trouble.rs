@@ -12,6 +12,7 @@ use super::answer::AnswerError;
 use super::exposure::Exposure;
 use super::inquiry::NODE_GET_INFO;
 use crate::config::SUN_PATH_MAX;
+use crate::directory::LET_US_READ;
 use crate::grpc::client::{Broken, ConnectError};
 
 /// Why the driver is no use yet.
@@ -25,6 +26,16 @@ pub(crate) enum Trouble {
     NoSocket(PathBuf),
     #[error("cannot look at {}: {source}", .socket.display())]
     Unseen { socket: PathBuf, source: io::Error },
+    #[error(
+        "may not look into {} ({owner}) for {}: {LET_US_READ}",
+        .directory.display(),
+        .socket.display()
+    )]
+    Hidden {
+        socket: PathBuf,
+        directory: PathBuf,
+        owner: String,
+    },
     #[error(transparent)]
     Exposed(#[from] Exposure),
     #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
@@ -99,7 +110,11 @@ impl Trouble {
 
     /// Trying again is of no use before something changes on disk.
     pub(crate) fn is_on_disk(&self) -> bool {
-        self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
+        self.is_absence()
+            || matches!(
+                self,
+                Trouble::Hidden { .. } | Trouble::Exposed(_) | Trouble::LongPath { .. }
+            )
     }
 
     /// NodeGetInfo had all the time that it may take.

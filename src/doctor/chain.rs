@@ -8,6 +8,7 @@ use super::kubelets::Kubelets;
 use super::{Finding, Patient};
 use crate::config::DriverSettings;
 use crate::csi::answer::Answer;
+use crate::directory::{self, LET_US_READ};
 use crate::driver::phase::Phase;
 use crate::link::layout::{Layout, Slot};
 use crate::proto::control::Driver;
@@ -74,7 +75,12 @@ fn follow(
         Some(Phase::WaitingForDriver) | None => Finding::fault(
             "daemon",
             format!("the driver answers here, but the daemon says: {reason}"),
-            if reason.contains("CAP_DAC_OVERRIDE") {
+            if reason.contains(LET_US_READ) {
+                format!(
+                    "chmod o+rx {}, or install the drop-in driver-of-another-user.conf",
+                    directory::of(&settings.csi_socket).display()
+                )
+            } else if reason.contains("CAP_DAC_OVERRIDE") {
                 format!(
                     "install the drop-in driver-of-another-user.conf, or: chown root {}",
                     settings.csi_socket.display()

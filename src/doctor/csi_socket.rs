@@ -79,7 +79,7 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
             "csi.sock",
             format!("move it away and restart the driver: mv {socket} {socket}.old"),
         ),
-        Trouble::Unseen { .. } | Trouble::Forbidden { .. } => {
+        Trouble::Unseen { .. } | Trouble::Hidden { .. } | Trouble::Forbidden { .. } => {
             ("csi.sock permission", AS_ROOT.to_owned())
         }
         Trouble::Exposed(exposure) => (

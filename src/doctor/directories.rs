@@ -10,6 +10,7 @@ use nix::unistd::{AccessFlags, access, getuid};
 
 use super::kubelets::Kubelets;
 use super::{AS_ROOT, Finding, Patient};
+use crate::directory;
 
 pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     let settings = &patient.settings;
@@ -81,12 +82,8 @@ fn writable(check: &'static str, path: &Path) -> Option<Finding> {
         Errno::EACCES => Finding::fault(
             check,
             format!(
-                "{shown} (owner {}) may not be written by uid {}",
-                fs::metadata(path).map_or("unknown".to_owned(), |found| format!(
-                    "uid {}, mode {:04o}",
-                    found.uid(),
-                    found.mode() & 0o7777
-                )),
+                "{shown} ({}) may not be written by uid {}",
+                directory::owner_and_mode(path),
                 getuid()
             ),
             AS_ROOT,

@@ -7,6 +7,7 @@ use super::{DriverId, RESYNC, Supervisor};
 use crate::config::ReadyWhen;
 use crate::driver::phase::Phase;
 use crate::state::State;
+use crate::watch::unreadable;
 
 impl Supervisor {
     /// After everything that came in at once: write, answer, tell.
@@ -148,13 +149,14 @@ impl Supervisor {
                 directory.display()
             )
         });
+        let forbidden = self.watcher.forbidden().next().map(unreadable);
         let http = self.http_trouble.as_ref();
         let http = http.map(|why| format!("http is not served: {why}"));
         let unseen = self.kubelets.are_unseen() && !self.links_are_sockets();
         let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
         let runtime = self.runtime_trouble.clone();
-        let notes = refused.into_iter().chain(polled).chain(http);
-        notes.chain(runtime).chain(unseen).collect()
+        let notes = refused.into_iter().chain(polled).chain(forbidden);
+        notes.chain(http).chain(runtime).chain(unseen).collect()
     }
 
     pub(super) fn refresh(&mut self, id: &DriverId) {

@@ -18,6 +18,7 @@ use nix::errno::Errno;
 
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
+use crate::directory::{self, LET_US_READ};
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
@@ -31,6 +32,8 @@ pub(crate) struct Watcher<S> {
     families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
+    /// Directories that we may not read, and that were told of.
+    told: BTreeSet<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,9 @@ enum Armed {
     Yes((u64, u64)),
     /// The directory is not there; its parent's watch tells when it comes.
     Missing,
+    /// We may not read the directory. Its parent's watch tells when its owner or its mode changes;
+    /// what happens in it is seen by the slow look.
+    Forbidden,
     /// inotify would not: only polling sees changes here.
     Refused,
 }
@@ -67,6 +73,7 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
+            told: BTreeSet::new(),
         }
     }
 
@@ -180,8 +187,13 @@ impl<S: Clone + Ord> Watcher<S> {
             .collect();
         let mut replaced = false;
         for directory in stale {
-            replaced |= self.directories.get(&directory) != Some(&Armed::Refused);
+            let before = self.directories.get(&directory).copied();
             self.arm(&directory);
+            replaced |= match before {
+                Some(Armed::Refused) => false,
+                Some(Armed::Forbidden) => self.directories.get(&directory) != before.as_ref(),
+                Some(Armed::Yes(_) | Armed::Missing) | None => true,
+            };
         }
         replaced
     }
@@ -196,10 +208,26 @@ impl<S: Clone + Ord> Watcher<S> {
 
     /// Directories that exist and that inotify does not watch, so that only polling helps.
     pub(crate) fn polled(&self) -> impl Iterator<Item = &Path> {
+        self.armed(Armed::Refused)
+    }
+
+    /// The topmost directories that we may not read.
+    pub(crate) fn forbidden(&self) -> impl Iterator<Item = &Path> {
+        let below_another = |directory: &Path| self.is_below_forbidden(directory);
+        self.armed(Armed::Forbidden)
+            .filter(move |directory| !below_another(directory))
+    }
+
+    fn armed(&self, wanted: Armed) -> impl Iterator<Item = &Path> {
         self.directories
             .iter()
-            .filter(|(_, armed)| **armed == Armed::Refused)
+            .filter(move |(_, armed)| **armed == wanted)
             .map(|(path, _)| path.as_path())
+    }
+
+    fn is_below_forbidden(&self, directory: &Path) -> bool {
+        let parent = directory.parent();
+        parent.is_some_and(|parent| self.directories.get(parent) == Some(&Armed::Forbidden))
     }
 
     fn note(&mut self, path: &Path, told: &mut BTreeSet<S>) {
@@ -230,6 +258,11 @@ impl<S: Clone + Ord> Watcher<S> {
                 "inotify has no watch left (fs.inotify.max_user_watches), so this directory is polled"
             );
         }
+        if armed != Armed::Forbidden {
+            self.told.remove(directory);
+        } else if !self.is_below_forbidden(directory) && self.told.insert(directory.to_owned()) {
+            tracing::warn!(directory = %directory.display(), "{}", unreadable(directory));
+        }
         self.directories.insert(directory.to_owned(), armed);
     }
 
@@ -240,9 +273,19 @@ impl<S: Clone + Ord> Watcher<S> {
         match inotify.watch(directory) {
             Ok(()) => inode(directory).map_or(Armed::Missing, Armed::Yes),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
+            Err(Errno::EACCES) => Armed::Forbidden,
             Err(_) => Armed::Refused,
         }
     }
+}
+
+/// What an operator has to know of a directory that we may not read.
+pub(crate) fn unreadable(directory: &Path) -> String {
+    format!(
+        "may not read {} ({}), and looks there every 30 s: {LET_US_READ}",
+        directory.display(),
+        directory::owner_and_mode(directory)
+    )
 }
 
 async fn next_happenings(inotify: &mut Option<Inotify>) -> Vec<Happening> {
@@ -266,12 +309,12 @@ async fn next_mount(mounts: &mut Option<Mounts>) {
 }
 
 impl Armed {
-    /// The watch does not fit what is at `directory` now; a refusal is tried again each time.
+    /// The watch does not fit what is at `directory` now; what was refused is tried again each time.
     fn is_stale(self, directory: &Path) -> bool {
         match self {
             Armed::Yes(watched) => inode(directory) != Some(watched),
             Armed::Missing => inode(directory).is_some(),
-            Armed::Refused => true,
+            Armed::Forbidden | Armed::Refused => true,
         }
     }
 }

@@ -13,6 +13,7 @@ mod back_off;
 mod blind;
 mod changes;
 mod comings;
+mod forbidden;
 mod kills;
 mod leftovers;
 mod matrix;

@@ -114,8 +114,8 @@ impl Inquiry {
                 length,
             });
         }
-        match self.socket.parent().map(Exposure::of).transpose() {
-            Ok(exposure) => Ok(exposure.flatten().map_or(Ok(()), Err)?),
+        match Exposure::of(&self.socket) {
+            Ok(exposure) => Ok(exposure.map_or(Ok(()), Err)?),
             // Then the socket itself cannot be looked at, and that says why.
             Err(_) => Ok(()),
         }

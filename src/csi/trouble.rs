@@ -36,7 +36,7 @@ pub(crate) enum Trouble {
         directory: PathBuf,
         owner: String,
     },
-    #[error(transparent)]
+    #[error("refused: {0}; a driver that is found by itself must be out of others' reach")]
     Exposed(#[from] Exposure),
     #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
     LongPath { socket: PathBuf, length: usize },
@@ -115,6 +115,11 @@ impl Trouble {
                 self,
                 Trouble::Hidden { .. } | Trouble::Exposed(_) | Trouble::LongPath { .. }
             )
+    }
+
+    /// The way to the driver's socket leads to what is another user's.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Trouble::Exposed(exposure) if exposure.is_taken())
     }
 
     /// NodeGetInfo had all the time that it may take.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::csi_socket::ask;
+use super::csi_socket::{ask, exposed};
 use super::kubelets::Kubelets;
 use super::{Finding, Patient};
 use crate::config::DriverSettings;
@@ -17,6 +17,15 @@ const JOURNAL: &str = "journalctl -u node-storage-driver-registrar";
 
 /// The first thing that keeps the driver from being registered, and what else is worth a word.
 pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
+    let mut findings = on_the_way(patient, kubelets, id).await;
+    // What discovery would refuse for it is only worth a word where the operator named the driver.
+    if patient.settings.drivers.contains_key(id) {
+        findings.extend(exposed(&patient.settings.driver(id).csi_socket));
+    }
+    findings
+}
+
+async fn on_the_way(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
     let settings = patient.settings.driver(id);
     let shown = match &patient.daemon {
         Ok(status) => status.drivers.iter().find(|driver| driver.id == id),

@@ -8,6 +8,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, getuid};
 
+use super::csi_socket::exposed;
 use super::kubelets::Kubelets;
 use super::{AS_ROOT, Finding, Patient};
 use crate::directory;
@@ -17,6 +18,9 @@ pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(registry(&settings.registry_dir));
     findings.extend(owner(&settings.registry_dir));
+    if settings.discovery.enabled {
+        findings.extend(exposed(&settings.plugins_dir.join("*/csi.sock")));
+    }
     let kubelet_dir = &settings.kubelet.registry_dir;
     match fs::metadata(kubelet_dir) {
         Ok(metadata) if metadata.is_dir() => {

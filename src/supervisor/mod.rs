@@ -9,6 +9,7 @@ mod discovery;
 mod effects;
 mod ending;
 mod entry;
+mod exposure;
 mod kubelets;
 mod leftovers;
 mod renaming;

@@ -155,8 +155,10 @@ impl Supervisor {
         let unseen = self.kubelets.are_unseen() && !self.links_are_sockets();
         let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
         let runtime = self.runtime_trouble.clone();
+        let exposed = self.exposed();
         let notes = refused.into_iter().chain(polled).chain(forbidden);
-        notes.chain(http).chain(runtime).chain(unseen).collect()
+        let notes = notes.chain(exposed).chain(http);
+        notes.chain(runtime).chain(unseen).collect()
     }
 
     pub(super) fn refresh(&mut self, id: &DriverId) {

@@ -1,11 +1,29 @@
-//! A directory: which one a file is in, whether two are one, and making one.
+//! A directory: which one a file is in, the way to it, whether two are one, and making one.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Component, Path};
 
 use nix::fcntl::OFlag;
+
+/// What mends that we may not read one: root without capabilities has the rights of others.
+pub(crate) const LET_US_READ: &str =
+    "chmod o+rx it, or give the unit CAP_DAC_OVERRIDE (driver-of-another-user.conf)";
+
+/// As many as the kernel follows on the way to a file.
+pub(crate) const MOST_LINKS: u32 = 40;
+
+/// The names on the way to a file, the first one last: for who follows the links on it by hand.
+pub(crate) fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|step| match step {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
 
 /// The one that a file is in.
 pub(crate) fn of(file: &Path) -> &Path {
@@ -34,6 +52,23 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
         .custom_flags(flags.bits())
         .open(directory)?;
     made.set_permissions(Permissions::from_mode(0o755))
+}
+
+/// Whose it is and what its mode allows, in words.
+pub(crate) fn owner_and_mode(directory: &Path) -> String {
+    match fs::metadata(directory) {
+        Ok(found) => format!("uid {}, mode {:04o}", found.uid(), found.mode() & 0o7777),
+        Err(_) => "owner unknown".to_owned(),
+    }
+}
+
+/// The directory on the way to `path` that does not let us through.
+pub(crate) fn closed(path: &Path) -> &Path {
+    let seen = path
+        .ancestors()
+        .skip(1)
+        .find(|step| fs::metadata(step).is_ok());
+    seen.unwrap_or(Path::new("/"))
 }
 
 /// Both paths lead to one directory; none while either leads nowhere.

@@ -15,7 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
 use crate::polled::polled;
-use crate::socket::{self, Knock};
+use crate::socket::{self, Knock, Peer};
 
 /// How often /proc is looked at where the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -171,9 +171,9 @@ impl Signs {
     }
 
     /// The process that listens there, whatever it is called.
-    pub(crate) fn kubelet(&self) -> Option<u32> {
+    pub(crate) fn listener(&self) -> Option<Peer> {
         match socket::knock(&self.pod_resources) {
-            Knock::Alive(stream) => socket::listener(&stream?),
+            Knock::Alive(stream) => Peer::of(&stream?),
             Knock::Dead | Knock::Unknown(_) => None,
         }
     }

@@ -1,24 +1,27 @@
 //! Where the kubelet's root directory is, for `root_dir = "auto"`.
 //!
-//! A kubelet that runs says so on its command line or in its configuration file. Without one, the
+//! Only what no pod can fake is believed: the process that told us how a registration went; the one
+//! that listens on the pod-resources socket of a directory that only root may write to; a process of
+//! the node itself, or the main process of a unit that is known to be a kubelet's, by its command line
+//! or its configuration file. Where these disagree, or none runs, what was known stays, or the
 //! well-known directory that a kubelet has been at work in is taken.
 
+mod claim;
+mod host;
+
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use crate::command_line::flag;
+use self::claim::Claim;
+use self::host::Host;
+use crate::directory;
+use crate::kubelet::Signs;
 
 /// Where kubelets live when nothing says otherwise.
 const DEFAULT: &str = "/var/lib/kubelet";
-
-/// How much is read of a file that a kubelet's command line names.
-const LONGEST_FILE: u64 = 1 << 20;
 
 /// Where distributions have put it, the most common first.
 const WELL_KNOWN: [&str; 6] = [
@@ -33,14 +36,6 @@ const WELL_KNOWN: [&str; 6] = [
 /// What a kubelet makes in its root when it starts. Drivers make `plugins` there by themselves.
 const MARKS: [&str; 2] = ["plugins_registry", "pod-resources"];
 
-/// Programs that have a kubelet in them, and where that lives when their flags do not say.
-const WRAPPERS: [(&str, &str); 4] = [
-    ("k3s", DEFAULT),
-    ("rke2", DEFAULT),
-    ("k0s", "/var/lib/k0s/kubelet"),
-    ("kubelite", "/var/snap/microk8s/common/var/lib/kubelet"),
-];
-
 /// A root directory, and why it was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KubeletRoot {
@@ -51,12 +46,18 @@ pub(crate) struct KubeletRoot {
 /// What the choice rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
+    /// The last that told us how a registration went, and still runs.
+    Called { pid: u32 },
     /// A flag of a process that runs.
     Flag { pid: u32, program: String },
     /// The configuration file of a kubelet that runs.
     ConfigFile { pid: u32, file: PathBuf },
+    /// A process listens on the pod-resources socket in it.
+    Listens { pid: Option<u32> },
     /// A process that runs and says nothing of it.
     Program { pid: u32, program: String },
+    /// Two that are believed disagree, in words.
+    Disputed(String),
     /// No kubelet runs; the last that called us since the machine was started had it.
     Before,
     /// No kubelet runs, but one has been here.
@@ -68,13 +69,17 @@ pub(crate) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Why::Called { pid } => write!(f, "the last that called had it, and still runs, pid {pid}"),
             Why::Flag { pid, program } => write!(f, "{program}, pid {pid}, has it on its command line"),
             Why::ConfigFile { pid, file } => {
                 write!(f, "{}, which the kubelet, pid {pid}, has as --config, names it", file.display())
             }
+            Why::Listens { pid: Some(pid) } => write!(f, "pid {pid} listens on pod-resources/kubelet.sock in it"),
+            Why::Listens { pid: None } => f.write_str("a kubelet listens on pod-resources/kubelet.sock in it"),
             Why::Program { pid, program } => {
                 write!(f, "{program}, pid {pid}, names no other on its command line")
             }
+            Why::Disputed(between) => write!(f, "kubelets disagree, so that none of them was followed: {between}"),
             Why::Before => f.write_str("no kubelet runs, and the last that called had it"),
             Why::Marked(mark) => write!(f, "no kubelet runs, and {mark} is in it"),
             Why::Default => f.write_str(
@@ -85,47 +90,121 @@ impl fmt::Display for Why {
 }
 
 impl Why {
-    /// A kubelet that runs says so.
-    pub(crate) fn is_certain(&self) -> bool {
-        self.pid().is_some()
-    }
-
     /// The process that has this root.
     pub(crate) fn pid(&self) -> Option<u32> {
         match self {
-            Why::Flag { pid, .. } | Why::ConfigFile { pid, .. } | Why::Program { pid, .. } => {
-                Some(*pid)
-            }
-            Why::Before | Why::Marked(_) | Why::Default => None,
+            Why::Called { pid }
+            | Why::Flag { pid, .. }
+            | Why::ConfigFile { pid, .. }
+            | Why::Program { pid, .. } => Some(*pid),
+            Why::Listens { pid } => *pid,
+            Why::Disputed(_) | Why::Before | Why::Marked(_) | Why::Default => None,
+        }
+    }
+
+    /// How much it counts for, the least for the most: a kubelet proper goes before a program that
+    /// has one in it, and what is said before what is not.
+    fn rank(&self) -> u32 {
+        match self {
+            Why::Called { .. } => 0,
+            Why::Flag { .. } => 1,
+            Why::ConfigFile { .. } => 2,
+            Why::Listens { .. } => 3,
+            Why::Program { program, .. } if program == "kubelet" => 4,
+            Why::Program { .. } => 5,
+            Why::Disputed(_) | Why::Before | Why::Marked(_) | Why::Default => 6,
+        }
+    }
+
+    /// What is said is not weighed against what is assumed, nor a kubelet's default against that of
+    /// a program around one.
+    fn tier(&self) -> u32 {
+        match self {
+            Why::Program { program, .. } if program == "kubelet" => 1,
+            Why::Program { .. } => 2,
+            _ => 0,
         }
     }
 }
 
-/// The root directory of this node's kubelet. While none runs, the one that was `known` stays: to
-/// move every driver to a guess would be no better.
-pub(crate) fn find(known: impl FnOnce() -> Option<KubeletRoot>) -> KubeletRoot {
-    let now = find_in(Path::new("/proc"), Path::new("/"));
-    if now.why.is_certain() {
-        return now;
-    }
-    known().unwrap_or(now)
+/// A process that calls itself a kubelet, and the root directory that it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    pub(crate) root: KubeletRoot,
+    /// It is the node's own, or systemd says that it is a kubelet's unit. Any other one is in a
+    /// container.
+    pub(crate) is_believed: bool,
+}
+
+/// The root directory of this node's kubelet. `called` is the root of the kubelet that last told us
+/// how a registration went, and `known` the one that was taken last. While none runs, that one stays:
+/// to move every driver to a guess would be no better. `units` asks systemd for the main processes of
+/// kubelets' units.
+pub(crate) fn find(
+    called: Option<KubeletRoot>,
+    known: Option<KubeletRoot>,
+    units: fn() -> Vec<u32>,
+) -> KubeletRoot {
+    find_in(Path::new("/proc"), Path::new("/"), called, known, units)
 }
 
 /// The same with another `/proc`, and a directory that well-known paths are looked for in.
-fn find_in(proc: &Path, system: &Path) -> KubeletRoot {
-    running(proc)
+fn find_in(
+    proc: &Path,
+    system: &Path,
+    called: Option<KubeletRoot>,
+    known: Option<KubeletRoot>,
+    units: fn() -> Vec<u32>,
+) -> KubeletRoot {
+    let known = match called {
+        Some(root) if matches!(root.why, Why::Called { .. }) => return root,
+        called => known.or(called),
+    };
+    let mut found: Vec<KubeletRoot> = running(proc, units)
         .into_iter()
-        .next()
-        .or_else(|| marked(system))
-        .unwrap_or_else(|| KubeletRoot {
-            path: DEFAULT.into(),
-            why: Why::Default,
-        })
+        .filter(|running| running.is_believed)
+        .map(|running| running.root)
+        .collect();
+    found.extend(listening(system, known.as_ref()));
+    match agreed(found) {
+        Ok(Some(root)) => root,
+        Ok(None) => known.unwrap_or_else(|| unknown(system)),
+        Err(between) => KubeletRoot {
+            path: known.unwrap_or_else(|| unknown(system)).path,
+            why: Why::Disputed(between),
+        },
+    }
 }
 
-/// The roots of all kubelets that run. A kubelet proper goes before a program that has one in it,
-/// and what is said before what is not.
-pub(crate) fn running(proc: &Path) -> Vec<KubeletRoot> {
+/// The one root that all name who say anything, or else the first that is assumed.
+///
+/// # Errors
+/// Two that differ, in words.
+pub(crate) fn agreed(mut found: Vec<KubeletRoot>) -> Result<Option<KubeletRoot>, String> {
+    found.sort_by_key(|root| (root.why.rank(), root.why.pid()));
+    let mut found = found.into_iter();
+    let Some(first) = found.next() else {
+        return Ok(None);
+    };
+    let other = found
+        .find(|other| other.why.tier() == first.why.tier() && !is_same(&other.path, &first.path));
+    match other {
+        None => Ok(Some(first)),
+        Some(other) => {
+            let words = |root: &KubeletRoot| format!("{} ({})", root.path.display(), root.why);
+            Err(format!("{} and {}", words(&first), words(&other)))
+        }
+    }
+}
+
+/// The same directory, whatever links lead there.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    a == b || directory::is_same(a, b) == Some(true)
+}
+
+/// The processes that call themselves kubelets: those that are believed first, and of these the ones
+/// that say most.
+pub(crate) fn running(proc: &Path, units: fn() -> Vec<u32>) -> Vec<Running> {
     let entries = match fs::read_dir(proc) {
         Ok(entries) => entries,
         Err(error) => {
@@ -136,180 +215,49 @@ pub(crate) fn running(proc: &Path) -> Vec<KubeletRoot> {
     let pids = entries
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut found: Vec<KubeletRoot> = pids.filter_map(|pid| of_process(proc, pid)).collect();
-    let rank = |root: &KubeletRoot| match &root.why {
-        Why::Flag { pid, .. } => (0, *pid),
-        Why::ConfigFile { pid, .. } => (1, *pid),
-        Why::Program { pid, program } => (if program == "kubelet" { 2 } else { 3 }, *pid),
-        Why::Before | Why::Marked(_) | Why::Default => (4, 0),
-    };
-    found.sort_by_key(rank);
+    let claims: Vec<Claim> = pids.filter_map(|pid| Claim::of(proc, pid)).collect();
+    let host = Host::of(proc);
+    let is_own = |claim: &Claim| host.has(&proc.join(claim.pid.to_string()));
+    let mut main_pids = None;
+    let mut found: Vec<Running> = claims
+        .into_iter()
+        .map(|claim| {
+            let is_believed =
+                is_own(&claim) || main_pids.get_or_insert_with(units).contains(&claim.pid);
+            let root = claim.root(is_believed);
+            Running { root, is_believed }
+        })
+        .collect();
+    found.sort_by_key(|running| {
+        let why = &running.root.why;
+        (!running.is_believed, why.rank(), why.pid())
+    });
     found
 }
 
-/// The root of one process, if it is a kubelet or has one in it.
-fn of_process(proc: &Path, pid: u32) -> Option<KubeletRoot> {
-    let directory = proc.join(pid.to_string());
-    // Anybody may call a program "kubelet", and name any root and any file on its command line.
-    if !is_trusted(&directory) {
-        return None;
-    }
-    // A process may end between two looks, and a thread of the kernel has no command line.
-    let line = fs::read(directory.join("cmdline")).ok()?;
-    let arguments: Vec<String> = line
-        .split(|byte| *byte == 0)
-        .map(|argument| String::from_utf8_lossy(argument).into_owned())
-        .collect();
-    let (program, arguments) = program(&arguments)?;
-    let said = |path: PathBuf| KubeletRoot {
-        path,
-        why: Why::Flag {
-            pid,
-            program: program.to_owned(),
-        },
-    };
-    if let Some(path) = root_flag(program, arguments) {
-        return Some(said(path));
-    }
-    if program == "kubelet"
-        && let Some(file) = flag(arguments, "config").and_then(absolute)
-        && let Some(path) = in_config_file(&directory, &file)
-    {
-        return Some(KubeletRoot {
-            path,
-            why: Why::ConfigFile { pid, file },
-        });
-    }
-    let wrapper = WRAPPERS.iter().find(|(name, _)| *name == program);
-    Some(KubeletRoot {
-        path: wrapper.map_or(DEFAULT, |(_, root)| root).into(),
-        why: Why::Program {
-            pid,
-            program: program.to_owned(),
-        },
-    })
-}
-
-/// A process of root, or of whoever we are: by what it may do, for its directory in /proc may have
-/// root for an owner whoever runs it.
-fn is_trusted(process: &Path) -> bool {
-    let Ok(status) = fs::read_to_string(process.join("status")) else {
-        return false;
-    };
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let ours = geteuid().as_raw();
-    users.is_some_and(|users| {
-        let mut users = users.split_ascii_whitespace();
-        users.all(|user| {
-            user.parse()
-                .is_ok_and(|user: u32| user == 0 || user == ours)
-        })
-    })
-}
-
-/// The text of a file that a command line names. It is neither waited for nor read for ever.
-fn text_of(path: &Path) -> io::Result<String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut text = String::new();
-    file.take(LONGEST_FILE).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// The name of the program that has a kubelet in it, and its arguments. `hyperkube kubelet` is one,
-/// `k3s kubectl` is none.
-fn program(arguments: &[String]) -> Option<(&str, &[String])> {
-    let (first, rest) = arguments.split_first()?;
-    let name = first.rsplit('/').next()?;
-    let word = rest.first().map(String::as_str);
-    match (name, word) {
-        ("kubelet", _) => Some(("kubelet", rest)),
-        ("hyperkube", Some("kubelet")) => Some(("kubelet", &rest[1..])),
-        ("k3s" | "rke2", Some("server" | "agent")) | ("k0s", Some("controller" | "worker")) => {
-            Some((name, rest))
-        }
-        // k3s shows itself so: "/usr/local/bin/k3s server" in one argument.
-        (_, None | Some("")) => {
-            let mut words = first.split(' ');
-            let name = words.next()?.rsplit('/').next()?;
-            let known = matches!(
-                (name, words.next()?),
-                ("k3s" | "rke2", "server" | "agent") | ("k0s", "controller" | "worker")
-            );
-            known.then_some((name, rest))
-        }
-        // microk8s has all of Kubernetes in one process, with the kubelet's flags in a file.
-        ("kubelite", _) => Some((name, rest)),
-        _ => None,
-    }
-}
-
-fn root_flag(program: &str, arguments: &[String]) -> Option<PathBuf> {
-    let own = flag(arguments, "root-dir").and_then(absolute);
-    match program {
-        "kubelet" => own,
-        // --kubelet-arg root-dir=/x, as often as one likes.
-        "k3s" | "rke2" => passed_on(arguments, "kubelet-arg"),
-        "k0s" => passed_on(arguments, "kubelet-extra-args")
-            .or_else(|| flag(arguments, "kubelet-root-dir").and_then(absolute))
-            .or_else(|| Some(absolute(flag(arguments, "data-dir")?)?.join("kubelet"))),
-        "kubelite" => flag(arguments, "kubelet-args-file")
-            .and_then(|file| text_of(Path::new(file)).ok())
-            .and_then(|text| {
-                let lines: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-                absolute(flag(&lines, "root-dir")?)
-            }),
-        _ => None,
-    }
-}
-
-/// A flag for the kubelet within a flag of the program around it.
-fn passed_on(arguments: &[String], name: &str) -> Option<PathBuf> {
-    let all = crate::command_line::flags(arguments, name);
-    let root = |value: &str| {
-        value
-            .split([' ', ','])
-            .find_map(|word| word.trim_start_matches('-').strip_prefix("root-dir="))
-            .and_then(absolute)
-    };
-    all.into_iter().filter_map(root).next_back()
-}
-
-/// What is printed must not break a line.
-fn absolute(text: &str) -> Option<PathBuf> {
-    let path = Path::new(text);
-    let fit = path.is_absolute() && !text.contains(char::is_control);
-    fit.then(|| path.components().collect())
-}
-
-/// The kubelet's file is YAML or JSON, and has had no key for the root directory so far; some
-/// builds have `rootDir`. A single key at the top needs no parser.
-fn in_config_file(process: &Path, file: &Path) -> Option<PathBuf> {
-    // As the process sees it: a kubelet in a container has a file system of its own.
-    let inside = process.join("root").join(file.strip_prefix("/").ok()?);
-    // A sandbox without capabilities may not look through another process.
-    let text = text_of(&inside).or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => text_of(file),
-        _ => Err(error),
+/// The roots in which a process of root's listens as a kubelet does. Only in directories that no pod
+/// may write to: a pod could listen in a volume of its own, and name that as its root.
+fn listening(system: &Path, known: Option<&KubeletRoot>) -> Vec<KubeletRoot> {
+    let below = |path: &&str| system.join(path.trim_start_matches('/'));
+    let well_known = WELL_KNOWN
+        .iter()
+        .map(|path| (PathBuf::from(path), below(path)));
+    let known = known.map(|root| (root.path.clone(), root.path.clone()));
+    let found = well_known.chain(known).filter_map(|(path, place)| {
+        let listener = Signs::of(&place).listener()?;
+        let is_trusted = listener.uid == 0 || listener.uid == geteuid().as_raw();
+        let why = Why::Listens { pid: listener.pid };
+        is_trusted.then_some(KubeletRoot { path, why })
     });
-    let text = text.ok()?;
-    let value = |line: &str| {
-        let line = line.trim_start_matches('{').trim_end_matches(['}', ',']);
-        let (key, value) = line.split_once(':')?;
-        let plain = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
-        (plain(key) == "rootDir").then(|| plain(value))
-    };
-    // An indented key belongs to something else, except in JSON, where all are indented.
-    let json = text.trim_start().starts_with('{');
-    let mut lines = text
-        .lines()
-        .filter(|line| json || !line.starts_with([' ', '\t', '#']));
-    lines.find_map(value).and_then(|path| absolute(&path))
+    found.collect()
+}
+
+/// What is taken when nobody says anything.
+fn unknown(system: &Path) -> KubeletRoot {
+    marked(system).unwrap_or_else(|| KubeletRoot {
+        path: DEFAULT.into(),
+        why: Why::Default,
+    })
 }
 
 fn marked(system: &Path) -> Option<KubeletRoot> {

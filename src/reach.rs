@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+use crate::directory::{MOST_LINKS, names};
 
 /// File systems that nobody serves but the kernel of this machine. Any other may hang.
 const LOCAL: &[&str] = &[
@@ -58,8 +60,6 @@ const LOCAL: &[&str] = &[
     "xfs",
     "zfs",
 ];
-/// The same as in the kernel: more links than this on one way lead nowhere.
-const MOST_LINKS: u32 = 40;
 
 /// The mounts that may hang, shared by everybody who looks at the disk.
 #[derive(Clone, Debug, Default)]
@@ -175,7 +175,7 @@ impl Reach {
         }
         let at = |point: &Path| mounts.iter().find(|mount| mount.point == point);
         let mut links = 0;
-        let mut steps = steps_of(path);
+        let mut steps = names(path);
         let mut way = PathBuf::from("/");
         if let Some(mount) = at(&way) {
             return Some(Arc::clone(mount));
@@ -200,7 +200,7 @@ impl Reach {
                     } else {
                         way.pop();
                     }
-                    steps.append(&mut steps_of(&target));
+                    steps.append(&mut names(&target));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
                 // It is no link.
@@ -209,18 +209,6 @@ impl Reach {
         }
         None
     }
-}
-
-/// The names on the way, the first one last.
-fn steps_of(path: &Path) -> Vec<OsString> {
-    let names = path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsString::from("..")),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    });
-    let mut steps: Vec<OsString> = names.collect();
-    steps.reverse();
-    steps
 }
 
 /// Of several mounts at one point, the last one hides the others. A node with many pods has

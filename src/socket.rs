@@ -54,10 +54,27 @@ pub(crate) fn is_alive(path: &Path) -> bool {
     matches!(knock(path), Knock::Alive(_))
 }
 
-/// The process that made the other end of a connection listen; none where it has no pid for us.
+/// The process that made the other end of a connection listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    /// None where it has no pid for us.
+    pub(crate) pid: Option<u32>,
+}
+
+impl Peer {
+    pub(crate) fn of(stream: &UnixStream) -> Option<Peer> {
+        let credentials = getsockopt(stream, PeerCredentials).ok()?;
+        Some(Peer {
+            uid: credentials.uid(),
+            pid: u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0),
+        })
+    }
+}
+
+/// The pid of the process that made the other end of a connection listen.
 pub(crate) fn listener(stream: &UnixStream) -> Option<u32> {
-    let credentials = getsockopt(stream, PeerCredentials).ok()?;
-    u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)
+    Peer::of(stream)?.pid
 }
 
 /// A connection that does not block, made without waiting for room in the backlog.

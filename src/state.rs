@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::boot;
 use crate::driver::Record;
 use crate::identity::Identity;
-use crate::kubelet::Watched;
+use crate::kubelet::{Process, Watched};
 use crate::link::layout::Layout;
 
 /// Raised when an older program could no longer read the file.
@@ -135,9 +135,12 @@ impl State {
         }
     }
 
-    /// The root directory of the kubelet that an earlier run of this boot knew.
-    pub(crate) fn kubelet_root(path: &Path) -> Option<PathBuf> {
-        State::read(path).ok()?.called_in
+    /// The root directory of the kubelet that last told an earlier run of this boot, or this run, how
+    /// a registration went, and its process.
+    pub(crate) fn kubelet_root(path: &Path) -> Option<(PathBuf, Option<Process>)> {
+        let state = State::read(path).ok()?;
+        let kubelet = state.watched.and_then(|watched| watched.by);
+        Some((state.called_in?, kubelet))
     }
 
     fn read(path: &Path) -> Result<State, Distrust> {

@@ -32,6 +32,7 @@ use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
 use crate::kubelet_root::{self, KubeletRoot, Why};
 use crate::runtime;
 use crate::state::State;
+use crate::systemd::main_pids_of_kubelets;
 
 /// The command line as clap knows it, for the man page and the completions.
 pub fn command() -> clap::Command {
@@ -92,16 +93,24 @@ fn load(args: &Args) -> Result<Loaded, ConfigError> {
     }
     if loaded.needs_kubelet_root() {
         let runtime = runtime::locate(args.runtime_dir.as_deref());
-        let KubeletRoot { path, why } = kubelet_root::find(|| root_before(&runtime));
+        let KubeletRoot { path, why } = find_root(root_before(&runtime), None);
         loaded.resolve_kubelet_root(path, why.to_string())?;
     }
     Ok(loaded)
 }
 
-/// The root of the kubelet that called an earlier run, which had this runtime directory.
+/// The root of this node's kubelet; see [`kubelet_root::find`].
+fn find_root(called: Option<KubeletRoot>, known: Option<KubeletRoot>) -> KubeletRoot {
+    kubelet_root::find(called, known, main_pids_of_kubelets)
+}
+
+/// The root of the kubelet that last called a run with this runtime directory.
 fn root_before(runtime: &Path) -> Option<KubeletRoot> {
-    let path = State::kubelet_root(&runtime::state(runtime))?;
-    let why = Why::Before;
+    let (path, kubelet) = State::kubelet_root(&runtime::state(runtime))?;
+    let why = match kubelet.filter(|kubelet| kubelet.is_running()) {
+        Some(kubelet) => Why::Called { pid: kubelet.pid },
+        None => Why::Before,
+    };
     Some(KubeletRoot { path, why })
 }
 

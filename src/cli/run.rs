@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use super::args::Args;
 use super::exit::Exit;
 use super::ndr::NdrFlags;
-use super::{root_before, set_log_level};
+use super::{find_root, root_before, set_log_level};
 use crate::config::{self, Overrides, Settings, Sources};
-use crate::kubelet_root::{self, KubeletRoot};
+use crate::kubelet_root::{KubeletRoot, Why};
 use crate::runtime::{self, RuntimeDir, RuntimeError};
 use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
@@ -91,7 +91,7 @@ fn settle(
     let mut loaded = config::load(sources).map_err(|error| error.to_string())?;
     if loaded.needs_kubelet_root() {
         let before = known.borrow().clone();
-        let root = kubelet_root::find(|| before.or_else(|| root_before(runtime)));
+        let root = find_root(root_before(runtime), before);
         loaded
             .resolve_kubelet_root(root.path.clone(), root.why.to_string())
             .map_err(|error| error.to_string())?;
@@ -111,9 +111,15 @@ fn settle(
 }
 
 fn say(root: Option<&KubeletRoot>) {
-    if let Some(KubeletRoot { path, why }) = root {
-        let root_dir = path.display();
-        tracing::info!(%root_dir, "kubelet.root_dir is \"auto\", and {root_dir} was taken: {why}");
+    let Some(KubeletRoot { path, why }) = root else {
+        return;
+    };
+    let root_dir = path.display();
+    let words = format!("kubelet.root_dir is \"auto\", and {root_dir} was taken: {why}");
+    if matches!(why, Why::Disputed(_)) {
+        tracing::warn!(%root_dir, "{words}");
+    } else {
+        tracing::info!(%root_dir, "{words}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::exposure::Exposure;
 use super::trouble::Trouble;
 use crate::config::SUN_PATH_MAX;
+use crate::directory;
 use crate::identity::Identity;
 
 /// The place of a driver's socket.
@@ -28,6 +29,14 @@ impl CsiSocket {
             Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
             Ok(_) => Err(Trouble::NoSocket(self.path.clone())),
             Err(error) if is_missing(&error) => Err(self.absent()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let directory = directory::closed(&self.path);
+                Err(Trouble::Hidden {
+                    socket: self.path.clone(),
+                    directory: directory.to_owned(),
+                    owner: directory::owner_and_mode(directory),
+                })
+            }
             Err(source) => Err(Trouble::Unseen {
                 socket: self.path.clone(),
                 source,
@@ -44,8 +53,8 @@ impl CsiSocket {
                 length,
             });
         }
-        match self.path.parent().map(Exposure::of).transpose() {
-            Ok(exposure) => Ok(exposure.flatten().map_or(Ok(()), Err)?),
+        match Exposure::of(&self.path) {
+            Ok(exposure) => Ok(exposure.map_or(Ok(()), Err)?),
             // Then the socket itself cannot be looked at, and that says why.
             Err(_) => Ok(()),
         }

@@ -12,6 +12,7 @@ use super::answer::AnswerError;
 use super::exposure::Exposure;
 use super::inquiry::NODE_GET_INFO;
 use crate::config::SUN_PATH_MAX;
+use crate::directory::LET_US_READ;
 use crate::grpc::client::{Broken, ConnectError};
 use crate::reach::Hung;
 
@@ -28,7 +29,17 @@ pub(crate) enum Trouble {
     Unseen { socket: PathBuf, source: io::Error },
     #[error("cannot look at {}: {source}", .socket.display())]
     OutOfReach { socket: PathBuf, source: Hung },
-    #[error(transparent)]
+    #[error(
+        "may not look into {} ({owner}) for {}: {LET_US_READ}",
+        .directory.display(),
+        .socket.display()
+    )]
+    Hidden {
+        socket: PathBuf,
+        directory: PathBuf,
+        owner: String,
+    },
+    #[error("refused: {0}; a driver that is found by itself must be out of others' reach")]
     Exposed(#[from] Exposure),
     #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
     LongPath { socket: PathBuf, length: usize },
@@ -102,7 +113,16 @@ impl Trouble {
 
     /// Trying again is of no use before something changes on disk.
     pub(crate) fn is_on_disk(&self) -> bool {
-        self.is_absence() || matches!(self, Trouble::Exposed(_) | Trouble::LongPath { .. })
+        self.is_absence()
+            || matches!(
+                self,
+                Trouble::Hidden { .. } | Trouble::Exposed(_) | Trouble::LongPath { .. }
+            )
+    }
+
+    /// The way to the driver's socket leads to what is another user's.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Trouble::Exposed(exposure) if exposure.is_taken())
     }
 
     /// What the socket is on does not answer.

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::csi_socket::ask;
+use super::csi_socket::{ask, exposed};
 use super::kubelets::Kubelets;
 use super::{Finding, Patient};
 use crate::config::DriverSettings;
 use crate::csi::answer::Answer;
+use crate::directory;
 use crate::driver::phase::Phase;
 use crate::link::layout::{Layout, Slot};
 use crate::proto::control::{Cause, Driver};
@@ -16,6 +17,15 @@ const JOURNAL: &str = "journalctl -u node-storage-driver-registrar";
 
 /// The first thing that keeps the driver from being registered, and what else is worth a word.
 pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
+    let mut findings = on_the_way(patient, kubelets, id).await;
+    // What discovery would refuse for it is only worth a word where the operator named the driver.
+    if patient.settings.drivers.contains_key(id) {
+        findings.extend(exposed(&patient.settings.driver(id).csi_socket));
+    }
+    findings
+}
+
+async fn on_the_way(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
     let settings = patient.settings.driver(id);
     let shown = match &patient.daemon {
         Ok(status) => status.drivers.iter().find(|driver| driver.id == id),
@@ -72,7 +82,12 @@ fn follow(
         Some(Phase::WaitingForDriver) | None => Finding::fault(
             "daemon",
             format!("the driver answers here, but the daemon says: {reason}"),
-            if driver.cause() == Cause::SocketForbidden {
+            if driver.cause() == Cause::DirectoryForbidden {
+                format!(
+                    "chmod o+rx {}, or install the drop-in driver-of-another-user.conf",
+                    directory::of(&settings.csi_socket).display()
+                )
+            } else if driver.cause() == Cause::SocketForbidden {
                 format!(
                     "install the drop-in driver-of-another-user.conf, or: chown root {}",
                     settings.csi_socket.display()

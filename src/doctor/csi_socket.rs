@@ -1,17 +1,37 @@
 //! The driver's side: its socket is there, somebody listens, and the answer can be used.
 
+use std::path::Path;
+
 use humantime::format_duration;
 
 use super::{AS_ROOT, Finding};
 use crate::config::DriverSettings;
 use crate::csi::answer::{Answer, AnswerError};
+use crate::csi::exposure::Exposure;
 use crate::csi::inquiry::{Inquiry, NODE_GET_INFO};
 use crate::csi::trouble::Trouble;
 use crate::metrics::Operations;
 use crate::proto::control::{Cause, Driver};
 use crate::reach::Reach;
 
+/// Where a finding is about who may write to the way to a driver.
+const PLUGIN_DIRECTORY: &str = "plugin directory";
 const HANGS: &str = "the driver hangs: look at its log, and restart it";
+
+/// Others may put themselves in the place of what is at the end of this way.
+pub(super) fn exposed(way: &Path) -> Option<Finding> {
+    // What cannot be looked at is told by those who need it.
+    if Reach::now().may_hang(way) {
+        return None;
+    }
+    let exposure = Exposure::of(way).ok().flatten()?;
+    let mend = exposure.mend();
+    Some(Finding::warning(
+        PLUGIN_DIRECTORY,
+        exposure.to_string(),
+        mend,
+    ))
+}
 
 /// Asks the driver as the daemon would: one that was `found` must be out of others' reach. But nobody
 /// is to look at a silent terminal for as long as NodeGetInfo may take.
@@ -77,20 +97,14 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
             "csi.sock",
             format!("move it away and restart the driver: mv {socket} {socket}.old"),
         ),
-        Trouble::Unseen { .. } | Trouble::Forbidden { .. } => {
+        Trouble::Unseen { .. } | Trouble::Hidden { .. } | Trouble::Forbidden { .. } => {
             ("csi.sock permission", AS_ROOT.to_owned())
         }
         Trouble::OutOfReach { .. } => (
             "csi.sock file system",
             "its server, or the program behind it, does not answer: bring it back, or unmount it (umount -l); the driver cannot be reached by anybody until then".to_owned(),
         ),
-        Trouble::Exposed(exposure) => (
-            "plugin directory",
-            format!(
-                "chown root: {0} && chmod go-w {0}",
-                exposure.directory().display()
-            ),
-        ),
+        Trouble::Exposed(exposure) => (PLUGIN_DIRECTORY, exposure.mend()),
         Trouble::LongPath { .. } => (
             "path length",
             "shorten plugins_dir, or give the plugin's directory a shorter name".to_owned(),

@@ -8,14 +8,19 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, getuid};
 
+use super::csi_socket::exposed;
 use super::kubelets::Kubelets;
 use super::{AS_ROOT, Finding, Patient};
+use crate::directory;
 
 pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     let settings = &patient.settings;
     let mut findings = Vec::new();
     findings.extend(registry(&settings.registry_dir));
     findings.extend(owner(&settings.registry_dir));
+    if settings.discovery.enabled {
+        findings.extend(exposed(&settings.plugins_dir.join("*/csi.sock")));
+    }
     let kubelet_dir = &settings.kubelet.registry_dir;
     match fs::metadata(kubelet_dir) {
         Ok(metadata) if metadata.is_dir() => {
@@ -81,12 +86,8 @@ fn writable(check: &'static str, path: &Path) -> Option<Finding> {
         Errno::EACCES => Finding::fault(
             check,
             format!(
-                "{shown} (owner {}) may not be written by uid {}",
-                fs::metadata(path).map_or("unknown".to_owned(), |found| format!(
-                    "uid {}, mode {:04o}",
-                    found.uid(),
-                    found.mode() & 0o7777
-                )),
+                "{shown} ({}) may not be written by uid {}",
+                directory::owner_and_mode(path),
                 getuid()
             ),
             AS_ROOT,

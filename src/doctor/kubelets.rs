@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::{Finding, Patient};
 use crate::kubelet::Signs;
-use crate::kubelet_root::{KubeletRoot, running};
+use crate::kubelet_root::{KubeletRoot, Running, agreed, is_same, running};
+use crate::systemd::main_pids_of_kubelets;
 
 /// What was found in /proc.
 pub(super) struct Kubelets {
     proc: PathBuf,
-    found: Vec<KubeletRoot>,
+    /// Those that are believed first.
+    found: Vec<Running>,
     /// Who told the daemon how a registration went is a kubelet that sees our link, whatever it is
     /// called.
     spoke: Option<u32>,
@@ -29,10 +31,10 @@ impl Kubelets {
         let signs = Signs::of(&root);
         Kubelets {
             proc: patient.proc.clone(),
-            found: running(&patient.proc),
+            found: running(&patient.proc, main_pids_of_kubelets),
             spoke: status.and_then(|status| status.kubelet.as_ref()?.pid),
             shows: signs.show_a_kubelet(),
-            shown: signs.kubelet(),
+            shown: signs.listener().and_then(|listener| listener.pid),
             root,
         }
     }
@@ -85,11 +87,24 @@ impl Kubelets {
             || self
                 .found
                 .iter()
-                .any(|kubelet| is_same(&kubelet.path, &self.root))
+                .any(|kubelet| is_same(&kubelet.root.path, &self.root))
         {
             return None;
         }
-        let KubeletRoot { path, why } = self.found.first()?;
+        let first = self.found.first()?;
+        let KubeletRoot { path, why } = &first.root;
+        if !first.is_believed {
+            let saw = format!(
+                "a process in a container says that the kubelet's root directory is {} ({why}), and kubelet.root_dir is {}; root_dir = \"auto\" believes no process in a container, because any pod can say so",
+                path.display(),
+                self.root.display()
+            );
+            let mend = format!(
+                "if it is this node's kubelet, set kubelet.root_dir = \"{}\" and reload",
+                path.display()
+            );
+            return Some(Finding::fault("kubelet root-dir", saw, mend));
+        }
         let saw = format!(
             "the kubelet's root directory is {} ({why}), but kubelet.root_dir is {}",
             path.display(),
@@ -99,13 +114,29 @@ impl Kubelets {
         Some(Finding::fault("kubelet root-dir", saw, mend))
     }
 
+    /// Kubelets of the node that name different roots, while none has told the daemon which it is.
+    pub(super) fn dispute(&self) -> Option<Finding> {
+        if self.spoke.is_some() {
+            return None;
+        }
+        let believed = self.found.iter().filter(|kubelet| kubelet.is_believed);
+        let between = agreed(believed.map(|kubelet| kubelet.root.clone()).collect()).err()?;
+        let saw = format!(
+            "kubelets with different root directories run: {between}; kubelet.root_dir is {}, and \"auto\" follows none of them",
+            self.root.display()
+        );
+        let mend =
+            "set kubelet.root_dir to the root directory of the one that has this node's pods";
+        Some(Finding::warning("kubelet root-dir", saw, mend))
+    }
+
     /// The link's target or csi.sock is not there for a kubelet that has its own root.
     pub(super) fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
         let ours = self
             .found
             .iter()
-            .find(|kubelet| is_same(&kubelet.path, &self.root));
-        let named = ours.and_then(|kubelet| kubelet.why.pid());
+            .find(|kubelet| is_same(&kubelet.root.path, &self.root));
+        let named = ours.and_then(|kubelet| kubelet.root.why.pid());
         let pid = self.spoke.or(named).or(self.shown)?;
         let root = self.proc.join(pid.to_string()).join("root");
         for (path, check, key) in [
@@ -139,10 +170,4 @@ impl Kubelets {
         }
         None
     }
-}
-
-/// The same directory, whatever links lead there.
-fn is_same(a: &Path, b: &Path) -> bool {
-    let resolved = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    a == b || resolved(a) == resolved(b)
 }

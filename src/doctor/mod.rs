@@ -133,6 +133,7 @@ impl Diagnosis {
         let drivers = patient.drivers();
         let mut findings = sandbox::check(patient);
         findings.extend(directories::check(patient, &kubelets));
+        findings.extend(kubelets.dispute());
         // Without its directories no driver gets any further, and each would repeat that.
         if !findings.iter().any(|finding| finding.level == Level::Fault) {
             for id in &drivers {

@@ -189,6 +189,7 @@ impl Driver {
             Event::DriverChanged(answer) => self.driver_changed(answer, now),
             Event::DriverSlow(why) => self.driver_slow(why),
             Event::DriverSilent(why) => self.driver_silent(why, now),
+            Event::DriverTaken(why) => self.driver_taken(why, now),
             Event::SocketServed(identity) => self.socket_served(identity),
             Event::SocketBlocked(obstacle) => self.socket_blocked(obstacle, now),
             Event::LinkPublished(identity) => self.link_published(identity, now),

@@ -76,6 +76,12 @@ impl Driver {
         Vec::new()
     }
 
+    /// A registration would lead the kubelet, with the secrets of its calls, to somebody else.
+    pub(super) fn driver_taken(&mut self, why: String, now: Moment) -> Vec<Effect> {
+        self.standing = Standing::Unregistered(Why::NotYet);
+        self.driver_silent(why, now)
+    }
+
     pub(super) fn socket_served(&mut self, identity: Identity) -> Vec<Effect> {
         self.socket.stood(identity);
         Vec::new()

@@ -1,8 +1,14 @@
 //! Each way to find a kubelet's root, in a fake /proc.
 
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+
 use tempfile::TempDir;
 
 use super::*;
+
+/// What a process of the node has.
+const MOUNTS: &str = "22 27 0:21 / /proc rw - proc proc rw\n27 1 8:1 / / rw shared:1 - ext4 x rw\n";
 
 /// A system with processes and directories of the test's choice.
 struct System(TempDir);
@@ -12,6 +18,8 @@ impl System {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("proc")).unwrap();
         fs::write(dir.path().join("proc/uptime"), "1").unwrap();
+        fs::create_dir(dir.path().join("proc/self")).unwrap();
+        fs::write(dir.path().join("proc/self/mountinfo"), MOUNTS).unwrap();
         System(dir)
     }
 
@@ -26,7 +34,21 @@ impl System {
         fs::write(directory.join("cmdline"), arguments.join("\0") + "\0").unwrap();
         let status = format!("Name:\tx\nUid:\t0\t{user}\t0\t0\nGid:\t0\t0\t0\t0\n");
         fs::write(directory.join("status"), status).unwrap();
+        fs::write(directory.join("mountinfo"), MOUNTS).unwrap();
+        symlink("/bin/sh", directory.join("exe")).unwrap();
         self
+    }
+
+    /// Another file for a process in /proc, in the place of what it has.
+    fn with(self, pid: u32, file: &str, text: &str) -> System {
+        let path = self.0.path().join(format!("proc/{pid}/{file}"));
+        fs::remove_file(&path).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn running(&self) -> Vec<Running> {
+        running(&self.0.path().join("proc"), Vec::new)
     }
 
     fn directory(self, path: &str) -> System {
@@ -43,7 +65,13 @@ impl System {
     }
 
     fn find(&self) -> KubeletRoot {
-        find_in(&self.0.path().join("proc"), self.0.path())
+        find_in(
+            &self.0.path().join("proc"),
+            self.0.path(),
+            None,
+            None,
+            Vec::new,
+        )
     }
 
     #[track_caller]
@@ -199,10 +227,9 @@ fn a_program_of_another_user_is_no_kubelet_whatever_it_is_called() {
         .process_of(65534, 7, &["kubelet", "--root-dir=/home/mallory"])
         .process(9, &["/usr/bin/kubelet"]);
     assert_eq!(system.find().path, Path::new("/var/lib/kubelet"));
-    let proc = system.0.path().join("proc");
-    assert_eq!(running(&proc).len(), 1);
-    fs::remove_file(proc.join("9/status")).unwrap();
-    assert!(running(&proc).is_empty(), "nobody knows whose it is");
+    assert_eq!(system.running().len(), 1);
+    fs::remove_file(system.0.path().join("proc/9/status")).unwrap();
+    assert!(system.running().is_empty(), "nobody knows whose it is");
 }
 
 #[test]
@@ -215,6 +242,96 @@ fn a_file_without_end_and_one_that_nobody_writes_to_are_passed_over() {
         let system = System::new()
             .process(7, &["kubelite", &format!("--kubelet-args-file={file}")])
             .process(8, &["kubelet", &format!("--config={file}")]);
-        assert_eq!(running(&system.0.path().join("proc")).len(), 2, "{file}");
+        assert_eq!(system.running().len(), 2, "{file}");
     }
+}
+
+#[test]
+fn a_process_with_other_mounts_other_pids_or_an_open_program_is_not_believed() {
+    let line = &["kubelet", "--root-dir=/x", "--config=/etc/kubelet.yaml"][..];
+    let system = || System::new().process(7, line);
+    system().has("/x", "kubelet, pid 7");
+    let status = |pids: &str| format!("Uid:\t0\t0\t0\t0\nNSpid:\t{pids}\n");
+    system().with(7, "status", &status("7")).has("/x", "pid 7");
+    for system in [
+        system().with(7, "status", &status("7\t1")),
+        system().with(7, "mountinfo", &MOUNTS.replace("27 1", "43 42")),
+        // Its root is a directory that nothing is mounted on.
+        system().with(7, "mountinfo", "22 27 0:21 / /proc rw - proc proc rw\n"),
+        system().with(7, "mountinfo", ""),
+        system().with(7, "exe", "a program"),
+    ] {
+        let exe = system.0.path().join("proc/7/exe");
+        if !exe.is_symlink() {
+            fs::set_permissions(exe, fs::Permissions::from_mode(0o757)).unwrap();
+        }
+        assert_eq!(system.find().why, Why::Default);
+        let found = system.running();
+        assert!(!found[0].is_believed);
+        assert_eq!(found[0].root.path, Path::new("/x"));
+    }
+}
+
+#[test]
+fn the_main_process_of_a_kubelets_unit_is_believed_whatever_its_mounts_are() {
+    let system = System::new()
+        .process(7, &["kubelet", "--root-dir=/x"])
+        .process(8, &["kubelet", "--root-dir=/y"])
+        .with(7, "mountinfo", &MOUNTS.replace("27 1", "43 42"))
+        .with(8, "mountinfo", &MOUNTS.replace("27 1", "53 52"));
+    let found = running(&system.0.path().join("proc"), || vec![8]);
+    let believed: Vec<bool> = found.iter().map(|running| running.is_believed).collect();
+    assert_eq!(believed, [true, false]);
+    assert_eq!(found[0].root.path, Path::new("/y"));
+}
+
+#[test]
+fn files_that_a_stranger_names_are_not_read() {
+    let system = System::new()
+        .process(5, &["kubelet", "--config=/etc/kubelet.yaml"])
+        .file(5, "/etc/kubelet.yaml", "rootDir: /data/kubelet\n")
+        .with(5, "mountinfo", "");
+    assert_eq!(system.running()[0].root.path, Path::new(DEFAULT));
+}
+
+#[test]
+fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
+    let system = System::new()
+        .process(7, &["kubelet", "--root-dir=/a"])
+        .process(8, &["kubelet", "--root-dir=/b"]);
+    system.has(DEFAULT, "/a (kubelet, pid 7");
+    system.has(DEFAULT, "and /b (kubelet, pid 8");
+    let known = |why: Why| {
+        let path = PathBuf::from("/known");
+        Some(KubeletRoot { path, why })
+    };
+    let proc = system.0.path().join("proc");
+    let find = |called, known| find_in(&proc, system.0.path(), called, known, Vec::new);
+    let found = find(known(Why::Before), None);
+    assert_eq!(found.path, Path::new("/known"));
+    assert!(matches!(found.why, Why::Disputed(_)));
+    let found = find(None, known(Why::Default));
+    assert_eq!(found.path, Path::new("/known"));
+    // Whoever has told us how a registration went needs nobody else's word.
+    let called = known(Why::Called { pid: 9 });
+    assert_eq!(find(called.clone(), None), called.unwrap());
+    // What is said is not weighed against what is not.
+    let system = System::new()
+        .process(7, &["kubelet", "--root-dir=/a"])
+        .process(8, &["kubelet"])
+        .process(9, &["k0s", "worker"]);
+    system.has("/a", "pid 7");
+}
+
+#[test]
+fn who_listens_in_a_well_known_root_is_believed_and_may_disagree() {
+    let system = System::new().directory("/var/lib/k0s/kubelet/pod-resources");
+    let socket = "var/lib/k0s/kubelet/pod-resources/kubelet.sock";
+    let _listener = UnixListener::bind(system.0.path().join(socket)).unwrap();
+    system.has("/var/lib/k0s/kubelet", "listens on pod-resources");
+    let system = system.process(7, &["kubelet"]);
+    system.has("/var/lib/k0s/kubelet", "listens on pod-resources");
+    let system = system.process(8, &["kubelet", "--root-dir=/a"]);
+    // It has been a kubelet's, and none is followed.
+    system.has("/var/lib/k0s/kubelet", "disagree");
 }

@@ -247,6 +247,7 @@ impl Supervisor {
             self.restore(&mut entry, record);
         }
         self.entries.insert(id.clone(), entry);
+        self.look_at_exposure(&id);
         if self.kubelets.is_blind() {
             self.apply(&id, Event::DirectoryReplaced);
         }
@@ -267,6 +268,7 @@ impl Supervisor {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.reconfigure(settings, contact, found, now);
         }
+        self.look_at_exposure(id);
         // What was in the way before may not be by the new settings.
         self.look_at_socket(id);
         self.look_at_link(id);

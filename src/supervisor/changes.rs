@@ -31,6 +31,7 @@ impl Supervisor {
                     if let Some(entry) = self.entries.get(&id) {
                         entry.contact.changed();
                     }
+                    self.look_at_exposure(&id);
                 }
                 Subject::Socket(id) => self.look_at_socket(&id),
                 Subject::Link(id) => self.look_at_link(&id),
@@ -60,6 +61,7 @@ impl Supervisor {
             if let Some(entry) = self.entries.get(&id) {
                 entry.contact.resync();
             }
+            self.look_at_exposure(&id);
             self.tick_with(&id, kubelet_there);
         }
         self.look_at_plugins();

@@ -12,6 +12,7 @@ use super::lease::Leased;
 use crate::config::DriverSettings;
 use crate::csi::answer::Answer;
 use crate::csi::contact::Contact;
+use crate::csi::exposure::Exposure;
 use crate::driver::phase::Phase;
 use crate::driver::{Driver, Event, Terms};
 use crate::identity::Identity;
@@ -61,6 +62,8 @@ pub(crate) struct Entry {
     pub(crate) unregistered_since: Option<Instant>,
     /// Something of ours was taken away, and is not back yet.
     pub(crate) link_missing: bool,
+    /// Others may put themselves in the place of a driver that the configuration names.
+    pub(crate) exposure: Option<Exposure>,
     pub(crate) shown: Shown,
     /// The paths that are watched for it, beside csi.sock.
     pub(crate) followed: Followed,
@@ -136,6 +139,7 @@ impl Entry {
             silence: control::Cause::Unspecified,
             unregistered_since: None,
             link_missing: false,
+            exposure: None,
             shown,
             followed: Followed::default(),
         }

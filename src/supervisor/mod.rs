@@ -10,6 +10,7 @@ mod discovery;
 mod effects;
 mod ending;
 mod entry;
+mod exposure;
 mod kubelets;
 mod lease;
 mod leftovers;

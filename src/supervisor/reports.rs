@@ -159,7 +159,12 @@ impl Supervisor {
             entry.note_error(why.clone());
         }
         let was_silent = entry.driver.is_silent();
-        self.apply(id, Event::DriverSilent(why));
+        let event = if trouble.is_taken() {
+            Event::DriverTaken(why)
+        } else {
+            Event::DriverSilent(why)
+        };
+        self.apply(id, event);
         // Its name was kept for it until now.
         if !was_silent {
             self.offer_the_name(id);

@@ -148,12 +148,16 @@ impl Supervisor {
                 directory.display()
             )
         });
+        let forbidden = self.watcher.forbidden().next();
+        let forbidden = forbidden.map(|directory| self.watcher.unreadable(directory));
         let http = self.http_trouble.as_ref();
         let http = http.map(|why| format!("http is not served: {why}"));
         let unseen = self.kubelets.are_unseen() && !self.links_are_sockets();
         let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
         let runtime = self.runtime_trouble.clone();
-        let notes = refused.into_iter().chain(polled).chain(http);
+        let exposed = self.exposed();
+        let notes = refused.into_iter().chain(polled).chain(forbidden);
+        let notes = notes.chain(exposed).chain(http);
         notes.chain(runtime).chain(unseen).collect()
     }
 

@@ -114,6 +114,20 @@ impl Bus {
             .ok_or(BusError::Malformed(name))
     }
 
+    /// The main process of a service, by the service's name; zero for none.
+    pub(crate) async fn main_pid(&mut self, service: &str) -> Result<u32, BusError> {
+        let unit = format!("/org/freedesktop/systemd1/unit/{}", escaped(service));
+        let name = "MainPID";
+        let reply = self
+            .get(&unit, "org.freedesktop.systemd1.Service", name)
+            .await?;
+        let mut reader = Reader::new(&reply);
+        reader
+            .signature("u")
+            .and_then(|()| reader.number())
+            .ok_or(BusError::Malformed(name))
+    }
+
     /// The job of a unit: its number, zero for none, and its object.
     pub(crate) async fn job(&mut self, unit: &str) -> Result<(u32, String), BusError> {
         let reply = self
@@ -228,6 +242,15 @@ impl Call<'_> {
     }
 }
 
+/// The name of a unit as it stands in the path of its object: sd_bus_path_encode(3).
+fn escaped(unit: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+        _ => format!("_{byte:02x}"),
+    };
+    unit.bytes().map(escape).collect()
+}
+
 fn put_field(fields: &mut Vec<u8>, code: u8, kind: u8, value: &str) {
     pad(fields, 8);
     fields.extend([code, 1, kind, 0]);
@@ -295,13 +318,13 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tokio::net::UnixListener;
 
     use super::*;
 
     /// Answers each call with the next of `replies`: a type and a body.
-    async fn systemd(listener: UnixListener, replies: Vec<(u8, Vec<u8>)>) {
+    pub(in crate::systemd) async fn systemd(listener: UnixListener, replies: Vec<(u8, Vec<u8>)>) {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut nul = [0];
         stream.read_exact(&mut nul).await.unwrap();
@@ -382,6 +405,23 @@ mod tests {
             bus.text("/job/42", "i", "JobType").await.unwrap(),
             "restart"
         );
+    }
+
+    /// A variant with a number in it, as a property's value comes.
+    pub(in crate::systemd) fn number(value: u32) -> Vec<u8> {
+        let mut body = vec![1, b'u', 0];
+        pad(&mut body, 4);
+        body.extend(value.to_le_bytes());
+        body
+    }
+
+    #[tokio::test]
+    async fn reads_the_main_process_of_a_service() {
+        assert_eq!(escaped("kubelet.service"), "kubelet_2eservice");
+        let mut bus = bus(vec![(2, number(4711)), (2, text("4711"))]).await;
+        assert_eq!(bus.main_pid("kubelet.service").await.unwrap(), 4711);
+        let wrong = bus.main_pid("kubelet.service").await;
+        assert!(matches!(wrong, Err(BusError::Malformed("MainPID"))));
     }
 
     #[tokio::test]

@@ -2,10 +2,13 @@
 
 mod bus;
 pub(crate) mod job;
+mod main_pid;
 pub(crate) mod notifier;
 pub(crate) mod sandbox;
 
 use std::env;
+
+pub(crate) use self::main_pid::main_pids_of_kubelets;
 
 /// systemd runs us: it listens to what we have to say, or says that we are what it has started.
 pub(crate) fn runs_us() -> bool {

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
+use crate::directory::{self, LET_US_READ};
 use crate::reach::Reach;
 
 /// Watches the paths that subjects of type `S` follow.
@@ -35,6 +36,8 @@ pub(crate) struct Watcher<S> {
     families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
+    /// Directories that we may not read, and that were told of.
+    told: BTreeSet<PathBuf>,
     reach: Reach,
     /// Directories that may hang, for which another thread sets the watch.
     pending: BTreeSet<PathBuf>,
@@ -55,6 +58,9 @@ enum Armed {
     Yes((u64, u64)),
     /// The directory is not there; its parent's watch tells when it comes.
     Missing,
+    /// We may not read the directory. Its parent's watch tells when its owner or its mode changes;
+    /// what happens in it is seen by the slow look.
+    Forbidden,
     /// inotify would not: only polling sees changes here.
     Refused,
     /// It may hang, and nobody has seen it yet.
@@ -86,6 +92,7 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
+            told: BTreeSet::new(),
             reach,
             pending: BTreeSet::new(),
             setter,
@@ -211,12 +218,16 @@ impl<S: Clone + Ord> Watcher<S> {
         let all = self.directories.iter();
         let all: Vec<_> = all.map(|(path, armed)| (path.clone(), *armed)).collect();
         let mut replaced = false;
-        for (directory, armed) in all {
+        for (directory, before) in all {
             if self.reach.may_hang(&directory) {
                 self.arm_apart(&directory);
-            } else if armed.is_stale(&directory) {
-                replaced |= armed != Armed::Refused;
+            } else if before.is_stale(&directory) {
                 self.arm(&directory);
+                replaced |= match before {
+                    Armed::Refused => false,
+                    Armed::Forbidden => self.directories.get(&directory) != Some(&before),
+                    Armed::Yes(_) | Armed::Missing | Armed::Unseen => true,
+                };
             }
         }
         replaced
@@ -232,10 +243,26 @@ impl<S: Clone + Ord> Watcher<S> {
 
     /// Directories that exist and that inotify does not watch, so that only polling helps.
     pub(crate) fn polled(&self) -> impl Iterator<Item = &Path> {
+        self.armed(Armed::Refused)
+    }
+
+    /// The topmost directories that we may not read.
+    pub(crate) fn forbidden(&self) -> impl Iterator<Item = &Path> {
+        let below_another = |directory: &Path| self.is_below_forbidden(directory);
+        self.armed(Armed::Forbidden)
+            .filter(move |directory| !below_another(directory))
+    }
+
+    fn armed(&self, wanted: Armed) -> impl Iterator<Item = &Path> {
         self.directories
             .iter()
-            .filter(|(_, armed)| **armed == Armed::Refused)
+            .filter(move |(_, armed)| **armed == wanted)
             .map(|(path, _)| path.as_path())
+    }
+
+    fn is_below_forbidden(&self, directory: &Path) -> bool {
+        let parent = directory.parent();
+        parent.is_some_and(|parent| self.directories.get(parent) == Some(&Armed::Forbidden))
     }
 
     fn note(&mut self, path: &Path, told: &mut BTreeSet<S>) {
@@ -322,7 +349,24 @@ impl<S: Clone + Ord> Watcher<S> {
                 "inotify has no watch left (fs.inotify.max_user_watches), so this directory is polled"
             );
         }
+        if armed != Armed::Forbidden {
+            self.told.remove(directory);
+        } else if !self.is_below_forbidden(directory) && self.told.insert(directory.to_owned()) {
+            let words = self.unreadable(directory);
+            tracing::warn!(directory = %directory.display(), "{words}");
+        }
         self.directories.insert(directory.to_owned(), armed);
+    }
+
+    /// What an operator has to know of a directory that we may not read.
+    pub(crate) fn unreadable(&self, directory: &Path) -> String {
+        let owner = if self.reach.may_hang(directory) {
+            "owner unknown".to_owned()
+        } else {
+            directory::owner_and_mode(directory)
+        };
+        let directory = directory.display();
+        format!("may not read {directory} ({owner}), and looks there every 30 s: {LET_US_READ}")
     }
 
     fn watch(&mut self, directory: &Path) -> Armed {
@@ -359,16 +403,17 @@ impl Armed {
         match watched {
             Ok(()) => inode.map_or(Armed::Missing, Armed::Yes),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
+            Err(Errno::EACCES) => Armed::Forbidden,
             Err(_) => Armed::Refused,
         }
     }
 
-    /// The watch does not fit what is at `directory` now; a refusal is tried again each time.
+    /// The watch does not fit what is at `directory` now; what was refused is tried again each time.
     fn is_stale(self, directory: &Path) -> bool {
         match self {
             Armed::Yes(watched) => inode(directory) != Some(watched),
             Armed::Missing => inode(directory).is_some(),
-            Armed::Refused | Armed::Unseen => true,
+            Armed::Forbidden | Armed::Refused | Armed::Unseen => true,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The watcher on real directories.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -239,4 +240,46 @@ async fn another_thread_watches_a_directory_that_may_hang() {
     watcher.unfollow(&directory.join("csi.sock"), &"driver");
     fs::remove_file(directory.join("csi.sock")).unwrap();
     assert!(is_quiet(&mut watcher).await);
+}
+
+/// Without the rights of root in this thread, for as long as it lives.
+struct AsNobody;
+
+impl AsNobody {
+    fn new() -> AsNobody {
+        nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65534));
+        AsNobody
+    }
+}
+
+impl Drop for AsNobody {
+    fn drop(&mut self) {
+        nix::unistd::setfsuid(nix::unistd::geteuid());
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_may_not_be_read_is_not_polled_and_its_parent_tells_when_it_may() {
+    let root = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(root.path(), 0o755);
+    let directory = root.path().join("a/b");
+    fs::create_dir_all(&directory).unwrap();
+    let closed = root.path().join("a");
+    mode(&closed, 0o000);
+    let mut watcher = Watcher::new(Reach::default());
+    {
+        let _nobody = AsNobody::new();
+        watcher.follow(&directory.join("csi.sock"), &"driver");
+        assert!(!watcher.resync(), "nothing has changed");
+    }
+    assert_eq!(watcher.polled().count(), 0);
+    assert_eq!(watcher.forbidden().collect::<Vec<_>>(), [closed.as_path()]);
+    mode(&closed, 0o755);
+    hears_of(&mut watcher, "driver").await;
+    assert_eq!(watcher.forbidden().count(), 0);
+    fs::write(directory.join("csi.sock"), "").unwrap();
+    hears_of(&mut watcher, "driver").await;
 }

@@ -14,6 +14,7 @@ mod blind;
 mod boot;
 mod changes;
 mod comings;
+mod forbidden;
 mod journal;
 mod kills;
 mod leftovers;

@@ -16,7 +16,7 @@ use crate::scene::{KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet
 /// Wake-ups are counted for so long.
 const WINDOW: Duration = Duration::from_secs(10);
 /// A look each second would be twice as many.
-const FEW: u64 = 10;
+pub(crate) const FEW: u64 = 10;
 /// Not /tmp: every directory on the way is watched, and in /tmp other tests are at work.
 const BASE: &str = "/var/tmp";
 
@@ -39,7 +39,7 @@ impl Deleted {
 }
 
 /// A node where little else happens, with everything set and the registrar not started yet.
-fn quiet() -> Scene {
+pub(crate) fn quiet() -> Scene {
     let node = Node::below(Path::new(BASE), Layout::TwoDirectories);
     let settings = kubelet(&node, Release::V1_36);
     Scene::with(node, settings, KEEP)
@@ -50,7 +50,7 @@ fn in_runtime(scene: &Scene, file: &str) -> PathBuf {
 }
 
 /// How often the daemon wakes up while nobody asks it anything.
-fn wakeups(registrar: &Registrar) -> u64 {
+pub(crate) fn wakeups(registrar: &Registrar) -> u64 {
     // What has just happened may have an echo.
     thread::sleep(Duration::from_secs(1));
     let before = registrar.wakeups();

@@ -168,7 +168,7 @@ pub(crate) fn wait_driver(
 }
 
 #[track_caller]
-fn wait_id(
+pub(crate) fn wait_id(
     registrar: &Registrar,
     id: &str,
     what: &str,

@@ -8,7 +8,7 @@ use bed::{Behaviour, FakeDriver, HangingMount, eventually};
 use tonic::Code;
 
 use super::{doctor, findings, finds};
-use crate::scene::{NAME, SOON, Scene};
+use crate::scene::{NAME, OTHER, SOON, Scene};
 
 const QUICK: &str = "[defaults]\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
 
@@ -229,6 +229,36 @@ fn a_plugin_directory_that_discovery_refuses() {
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     finds(&scene, "plugin directory", "others than root may write");
+}
+
+#[test]
+fn a_plugins_dir_that_others_may_write_to() {
+    let mut scene = Scene::new(&[OTHER], "[discovery]\nenabled = true\n");
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
+    let plugins = scene.node.plugins_dir();
+    fs::set_permissions(&plugins, fs::Permissions::from_mode(0o777)).unwrap();
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-driver");
+    scene.phase(OTHER, "waiting-for-kubelet");
+    let words = format!("others than root may write to {}", plugins.display());
+    let mend = format!("chmod go-w {}", plugins.display());
+    let findings = findings(&doctor(&scene));
+    let about = |driver: Option<&str>| {
+        let found = findings.iter().find(|finding| {
+            finding["check"] == "plugin directory" && finding["driver"].as_str() == driver
+        });
+        let found = found.unwrap_or_else(|| panic!("{driver:?}: {findings:#?}"));
+        assert!(
+            found["saw"].as_str().unwrap().contains(&words),
+            "{found:#?}"
+        );
+        assert_eq!(found["mend"], mend.as_str());
+        found["level"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(about(Some(NAME)), "fault");
+    // The operator has named this one.
+    assert_eq!(about(Some(OTHER)), "warning");
+    assert_eq!(about(None), "warning");
 }
 
 #[test]

@@ -19,6 +19,14 @@ fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
     );
     fs::write(process.join("cmdline"), line).unwrap();
     fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
+    // The node's own, if it has the mounts of the first process.
+    let first = proc(scene).join("1");
+    fs::create_dir(&first).unwrap();
+    for process in [&process, &first] {
+        let mounts = "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        fs::write(process.join("mountinfo"), mounts).unwrap();
+        symlink("/bin/sh", process.join("exe")).unwrap();
+    }
     symlink(root, process.join("root")).unwrap();
 }
 

@@ -13,6 +13,8 @@ use nix::unistd::{Uid, geteuid};
 use rustix::fs::lgetxattr;
 use thiserror::Error;
 
+use crate::directory::is_missing;
+
 const GROUP_MAY_WRITE: u32 = 0o020;
 const EVERYBODY_MAY_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
@@ -177,13 +179,6 @@ fn names(path: &Path) -> Vec<OsString> {
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     });
     names.collect()
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 #[cfg(test)]

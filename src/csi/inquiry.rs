@@ -14,7 +14,7 @@ use super::answer::{self, Answer};
 use super::exposure::Exposure;
 use super::trouble::Trouble;
 use crate::config::{DriverSettings, SUN_PATH_MAX};
-use crate::directory;
+use crate::directory::{self, is_missing};
 use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;
@@ -378,11 +378,4 @@ pub(super) fn node_client(channel: &Channel) -> NodeClient<Channel> {
 
 fn is_socket(metadata: &std::fs::Metadata) -> bool {
     std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type())
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

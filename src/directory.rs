@@ -54,6 +54,14 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
     made.set_permissions(Permissions::from_mode(0o755))
 }
 
+/// There is nothing at a path, or what it leads through is no directory.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
 /// Whose it is and what its mode allows, in words.
 pub(crate) fn owner_and_mode(directory: &Path) -> String {
     match fs::metadata(directory) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::exposure::Exposure;
 use super::trouble::Trouble;
 use crate::config::SUN_PATH_MAX;
-use crate::directory;
+use crate::directory::{self, is_missing};
 use crate::identity::Identity;
 
 /// The place of a driver's socket.
@@ -90,11 +90,4 @@ impl CsiSocket {
 
 fn is_socket(metadata: &Metadata) -> bool {
     metadata.file_type().is_socket()
-}
-
-pub(super) fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

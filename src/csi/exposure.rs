@@ -13,7 +13,7 @@ use nix::unistd::{Uid, geteuid};
 use rustix::fs::lgetxattr;
 use thiserror::Error;
 
-use crate::directory::{MOST_LINKS, names};
+use crate::directory::{MOST_LINKS, is_missing, names};
 
 const GROUP_MAY_WRITE: u32 = 0o020;
 const EVERYBODY_MAY_WRITE: u32 = 0o002;
@@ -168,13 +168,6 @@ fn has_acl(directory: &Path) -> bool {
 /// Without root the daemon works in directories of its own.
 fn is_trusted(owner: u32, ours: Uid) -> bool {
     owner == 0 || owner == ours.as_raw()
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
 use super::answer::{self, Answer};
-use super::csi_socket::{CsiSocket, is_missing};
+use super::csi_socket::CsiSocket;
 use super::trouble::Trouble;
 use crate::config::DriverSettings;
+use crate::directory::is_missing;
 use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
 use crate::grpc::lifeline::Lifeline;
 use crate::identity::Identity;

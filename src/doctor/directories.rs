@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access, getuid};
 use super::csi_socket::exposed;
 use super::kubelets::Kubelets;
 use super::{AS_ROOT, Finding, Patient};
-use crate::directory;
+use crate::directory::{self, is_missing};
 
 pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     let settings = &patient.settings;
@@ -65,13 +65,6 @@ fn registry(path: &Path) -> Option<Finding> {
             }
         }
     }
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 fn writable(check: &'static str, path: &Path) -> Option<Finding> {

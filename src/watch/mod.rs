@@ -7,17 +7,23 @@
 
 mod inotify;
 mod mounts;
+mod throttle;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::future::pending;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
+use tokio::time::Instant;
 
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
+
+/// Events that are lost sooner than this after others belong to the same storm.
+const SAME_STORM: Duration = Duration::from_secs(60);
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
@@ -31,6 +37,8 @@ pub(crate) struct Watcher<S> {
     families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
+    /// When events were last lost.
+    lost: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +75,7 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
+            lost: None,
         }
     }
 
@@ -140,8 +149,14 @@ impl<S: Clone + Ord> Watcher<S> {
     /// Waits for the next change. Cancel safe.
     pub(crate) async fn changed(&mut self) -> Change<S> {
         loop {
+            let (subjects, families) = (&self.subjects, &self.families);
+            let matters = |path: &Path| {
+                let parent = path.parent();
+                subjects.contains_key(path)
+                    || parent.is_some_and(|parent| families.contains_key(parent))
+            };
             let happenings = tokio::select! {
-                happenings = next_happenings(&mut self.inotify) => happenings,
+                happenings = next_happenings(&mut self.inotify, matters) => happenings,
                 () = next_mount(&mut self.mounts) => {
                     if self.resync() {
                         return Change::Everything;
@@ -150,7 +165,7 @@ impl<S: Clone + Ord> Watcher<S> {
                 }
             };
             if happenings.contains(&Happening::Lost) {
-                tracing::warn!("events were lost, so everything is looked at");
+                self.say_that_events_were_lost();
                 self.arm_all();
                 return Change::Everything;
             }
@@ -184,6 +199,16 @@ impl<S: Clone + Ord> Watcher<S> {
             self.arm(&directory);
         }
         replaced
+    }
+
+    /// Once for each storm, in which they are lost again and again.
+    fn say_that_events_were_lost(&mut self) {
+        let before = self.lost.replace(Instant::now());
+        if before.is_some_and(|before| before.elapsed() < SAME_STORM) {
+            tracing::debug!("events were lost again, so everything is looked at");
+        } else {
+            tracing::warn!("events were lost, so everything is looked at");
+        }
     }
 
     /// Which watches have ended is among what was lost.
@@ -245,13 +270,16 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 }
 
-async fn next_happenings(inotify: &mut Option<Inotify>) -> Vec<Happening> {
+async fn next_happenings(
+    inotify: &mut Option<Inotify>,
+    matters: impl Fn(&Path) -> bool,
+) -> BTreeSet<Happening> {
     let Some(inotify) = inotify else {
         return pending().await;
     };
-    inotify.happenings().await.unwrap_or_else(|error| {
+    inotify.happenings(matters).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "inotify cannot be read");
-        vec![Happening::Lost]
+        BTreeSet::from([Happening::Lost])
     })
 }
 

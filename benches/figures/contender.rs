@@ -85,13 +85,20 @@ impl Crew {
         }
     }
 
+    /// Asks for the status as an operator does; a peer has none.
+    pub(crate) fn asks_status(&self) -> bool {
+        let mut members = self.members.iter();
+        members.all(|member| match member {
+            Member::Ours(registrar) => registrar.status().is_some(),
+            Member::Peer(_) => false,
+        })
+    }
+
     /// Whether it can be seen to be up while it has no driver to serve. A peer's processes show
     /// nothing.
     pub(crate) fn is_up(&self) -> bool {
-        self.members.iter().all(|member| match member {
-            Member::Ours(registrar) => registrar.status().is_some(),
-            Member::Peer(_) => true,
-        })
+        let is_peer = |member: &Member| matches!(member, Member::Peer(_));
+        self.members.iter().all(is_peer) || self.asks_status()
     }
 
     /// The sum over all its processes.

@@ -20,6 +20,7 @@ pub(crate) enum Row {
     Socket,
     Start,
     GetInfo,
+    Storm,
     Memory,
     Wakeups,
     Binary,
@@ -89,6 +90,20 @@ pub(crate) const FIGURES: &[Figure] = &[
         goals: &[],
     },
     Figure {
+        row: Row::Storm,
+        drivers: None,
+        words: "GetInfo while files in watched directories change without a pause",
+        unit: Unit::Milliseconds,
+        goals: &[goal(Rank::P99, 50.0)],
+    },
+    Figure {
+        row: Row::Storm,
+        drivers: None,
+        words: "`status` while files in watched directories change without a pause",
+        unit: Unit::Milliseconds,
+        goals: &[goal(Rank::P99, 50.0)],
+    },
+    Figure {
         row: Row::Memory,
         drivers: Some(1),
         words: "resident memory, 1 driver",
@@ -147,12 +162,13 @@ pub(crate) const FIGURES: &[Figure] = &[
 ];
 
 impl Row {
-    pub(crate) const ALL: [Row; 9] = [
+    pub(crate) const ALL: [Row; 10] = [
         Row::Appear,
         Row::Link,
         Row::Socket,
         Row::Start,
         Row::GetInfo,
+        Row::Storm,
         Row::Memory,
         Row::Wakeups,
         Row::Binary,
@@ -167,6 +183,7 @@ impl Row {
             Row::Socket => "socket",
             Row::Start => "start",
             Row::GetInfo => "getinfo",
+            Row::Storm => "storm",
             Row::Memory => "memory",
             Row::Wakeups => "wakeups",
             Row::Binary => "binary",

@@ -32,7 +32,9 @@ use crate::options::{Options, USAGE};
 use crate::outcome::{Outcome, attempt};
 use crate::results::{Line, Results};
 use crate::rows::growth::Cost;
-use crate::rows::{appearing, asking, binary, growth, idling, mending, restarting, starting};
+use crate::rows::{
+    appearing, asking, binary, growth, idling, mending, restarting, starting, storming,
+};
 use crate::table::Table;
 
 /// What cargo has built along with us, which tells where it builds.
@@ -114,6 +116,10 @@ fn run(row: Row, contender: &Contender, quick: bool, growth: &mut Vec<Cost>) -> 
         Row::Socket => vec![mending::socket(contender, runs(300, 12))],
         Row::Start => vec![starting::measure(contender, runs(300, 12))],
         Row::GetInfo => asking::measure(contender, if quick { 1 } else { 5 }).into(),
+        Row::Storm => {
+            let seconds = if quick { 1 } else { 10 };
+            storming::measure(contender, Duration::from_secs(seconds)).into()
+        }
         Row::Memory => grow(contender, quick, growth),
         Row::Wakeups => {
             let (windows, seconds) = if quick { (1, 5) } else { (6, 60) };

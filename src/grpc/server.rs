@@ -6,12 +6,14 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::unistd::{Uid, getuid};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -234,7 +236,7 @@ where
         + 'static,
     S::Future: Send,
 {
-    let connection = http2::Builder::new(TokioExecutor::new())
+    let connection = http2::Builder::new(AtOnce)
         .timer(TokioTimer::new())
         .initial_stream_window_size(65_535)
         .initial_connection_window_size(65_535)
@@ -245,6 +247,26 @@ where
             tracing::debug!(%error, "connection ended with an error");
         },
         () = idled(&busy.0.touched, limits) => tracing::debug!("closed a connection that asked nothing"),
+    }
+}
+
+/// Answers a call where it is read, and as a task of its own only if the answer has to wait. With a
+/// task for each call, a thousand callers that ask at once would all be read before the first has its
+/// answer.
+#[derive(Clone, Copy)]
+struct AtOnce;
+
+impl<F> Executor<F> for AtOnce
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, call: F) {
+        let mut call = Box::pin(call);
+        // Nobody needs to be woken: a call that has to wait is polled anew by its task.
+        let mut context = Context::from_waker(Waker::noop());
+        if call.as_mut().poll(&mut context).is_pending() {
+            tokio::spawn(call);
+        }
     }
 }
 
@@ -262,6 +284,22 @@ async fn idled(touched: &tokio::sync::Notify, limits: Limits) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_call_is_answered_where_it_is_read_unless_it_has_to_wait() {
+        let (answer, mut answered) = oneshot::channel();
+        AtOnce.execute(async move { answer.send(()) });
+        assert_eq!(answered.try_recv(), Ok(()));
+
+        let (go, wait) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
+        AtOnce.execute(async move {
+            wait.await.unwrap();
+            answer.send(())
+        });
+        go.send(()).unwrap();
+        assert_eq!(answered.await, Ok(()));
+    }
 
     /// With a clock that jumps to the next deadline.
     #[tokio::test(start_paused = true)]

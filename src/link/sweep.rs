@@ -6,6 +6,7 @@
 //! holds its driver through them. So only two things are leftovers: those of drivers that are ours,
 //! and those from before this boot, since which every kubelet and every instance has ended.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
@@ -62,7 +63,8 @@ impl Swept {
 
 /// Looks through the directories of `layout` once.
 pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
-    let booted = boot::began();
+    // The kernel counts every interrupt of every core for it: only where there is something to judge.
+    let booted = LazyCell::new(boot::began);
     let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
     let mut swept = Swept::default();
     for entry in entries(layout.kubelet_dir()) {

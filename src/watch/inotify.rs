@@ -14,7 +14,12 @@ use nix::sys::inotify::{self, AddWatchFlags, InitFlags, InotifyEvent, WatchDescr
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::throttle::Throttle;
 use crate::polled::polled;
+
+/// How often the queue is read before anything is looked at, which is about half of the longest that
+/// the kernel keeps. A storm may fill it as fast as it is read.
+const READINGS: usize = 64;
 
 const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_DELETE)
@@ -31,10 +36,11 @@ pub(super) struct Inotify {
     watches: HashMap<PathBuf, WatchDescriptor>,
     /// Two paths to one directory share a watch.
     paths: HashMap<WatchDescriptor, BTreeSet<PathBuf>>,
+    throttle: Throttle,
 }
 
 /// What happened.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Happening {
     /// Something else is at this path now, or nothing.
     At(PathBuf),
@@ -68,6 +74,7 @@ impl Inotify {
             instance: polled(instance, Interest::READABLE)?,
             watches: HashMap::new(),
             paths: HashMap::new(),
+            throttle: Throttle::new(),
         })
     }
 
@@ -120,25 +127,51 @@ impl Inotify {
         }
     }
 
-    /// Waits until something has happened. Cancel safe.
-    pub(super) async fn happenings(&mut self) -> io::Result<Vec<Happening>> {
-        loop {
-            let mut ready = self.instance.readable().await?;
-            let read = ready.try_io(|instance| match instance.get_ref().0.read_events() {
+    /// Waits until something has happened at a path that matters. What happened there more than once
+    /// is told once. Cancel safe.
+    pub(super) async fn happenings(
+        &mut self,
+        matters: impl Fn(&Path) -> bool,
+    ) -> io::Result<BTreeSet<Happening>> {
+        let mut happenings = BTreeSet::new();
+        while happenings.is_empty() {
+            self.throttle.rest().await;
+            drop(self.instance.readable().await?);
+            self.throttle.begin();
+            for _ in 0..READINGS {
+                let Some(events) = self.read()? else {
+                    break;
+                };
+                self.translate(events, &matters, &mut happenings);
+            }
+        }
+        Ok(happenings)
+    }
+
+    /// None when there is nothing more to read.
+    fn read(&self) -> io::Result<Option<Vec<InotifyEvent>>> {
+        let read = self.instance.try_io(Interest::READABLE, |instance| {
+            match instance.0.read_events() {
                 Err(Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
                 read => Ok(read?),
-            });
-            if let Ok(events) = read {
-                return Ok(self.translate(events?));
             }
+        });
+        match read {
+            Ok(events) => Ok(Some(events)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    fn translate(&mut self, events: Vec<InotifyEvent>) -> Vec<Happening> {
-        let mut happenings = Vec::new();
+    fn translate(
+        &mut self,
+        events: Vec<InotifyEvent>,
+        matters: impl Fn(&Path) -> bool,
+        happenings: &mut BTreeSet<Happening>,
+    ) {
         for event in events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                happenings.push(Happening::Lost);
+                happenings.insert(Happening::Lost);
                 continue;
             }
             let Some(directories) = self.paths.get(&event.wd) else {
@@ -148,6 +181,7 @@ impl Inotify {
                 Some(name) => directory.join(name),
                 None => directory.clone(),
             });
+            let at = at.filter(|path| matters(path));
             happenings.extend(at.map(Happening::At));
             // The kernel has let go of it: the directory is gone, or what it is on was unmounted.
             if event.mask.contains(AddWatchFlags::IN_IGNORED)
@@ -158,6 +192,5 @@ impl Inotify {
                 }
             }
         }
-        happenings
     }
 }

@@ -7,6 +7,7 @@
 
 mod inotify;
 mod mounts;
+mod throttle;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -18,11 +19,15 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::inotify::WatchDescriptor;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
 use crate::directory::{self, LET_US_READ};
 use crate::reach::Reach;
+
+/// Events that are lost sooner than this after others belong to the same storm.
+const SAME_STORM: Duration = Duration::from_secs(60);
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
@@ -36,6 +41,8 @@ pub(crate) struct Watcher<S> {
     families: HashMap<PathBuf, BTreeSet<S>>,
     /// Directories on the way, with what was there when the watch was set.
     directories: BTreeMap<PathBuf, Armed>,
+    /// When events were last lost.
+    lost: Option<Instant>,
     /// Directories that we may not read, and that were told of.
     told: BTreeSet<PathBuf>,
     reach: Reach,
@@ -92,6 +99,7 @@ impl<S: Clone + Ord> Watcher<S> {
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
+            lost: None,
             told: BTreeSet::new(),
             reach,
             pending: BTreeSet::new(),
@@ -170,8 +178,14 @@ impl<S: Clone + Ord> Watcher<S> {
     /// Waits for the next change. Cancel safe.
     pub(crate) async fn changed(&mut self) -> Change<S> {
         loop {
+            let (subjects, families) = (&self.subjects, &self.families);
+            let matters = |path: &Path| {
+                let parent = path.parent();
+                subjects.contains_key(path)
+                    || parent.is_some_and(|parent| families.contains_key(parent))
+            };
             let happenings = tokio::select! {
-                happenings = next_happenings(&mut self.inotify) => happenings,
+                happenings = next_happenings(&mut self.inotify, matters) => happenings,
                 Some(set) = self.set.recv() => {
                     let told = self.note_set(set);
                     if !told.is_empty() {
@@ -190,7 +204,7 @@ impl<S: Clone + Ord> Watcher<S> {
                 }
             };
             if happenings.contains(&Happening::Lost) {
-                tracing::warn!("events were lost, so everything is looked at");
+                self.say_that_events_were_lost();
                 self.arm_all();
                 return Change::Everything;
             }
@@ -231,6 +245,16 @@ impl<S: Clone + Ord> Watcher<S> {
             }
         }
         replaced
+    }
+
+    /// Once for each storm, in which they are lost again and again.
+    fn say_that_events_were_lost(&mut self) {
+        let before = self.lost.replace(Instant::now());
+        if before.is_some_and(|before| before.elapsed() < SAME_STORM) {
+            tracing::debug!("events were lost again, so everything is looked at");
+        } else {
+            tracing::warn!("events were lost, so everything is looked at");
+        }
     }
 
     /// Which watches have ended is among what was lost.
@@ -378,13 +402,16 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 }
 
-async fn next_happenings(inotify: &mut Option<Inotify>) -> Vec<Happening> {
+async fn next_happenings(
+    inotify: &mut Option<Inotify>,
+    matters: impl Fn(&Path) -> bool,
+) -> BTreeSet<Happening> {
     let Some(inotify) = inotify else {
         return pending().await;
     };
-    inotify.happenings().await.unwrap_or_else(|error| {
+    inotify.happenings(matters).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "inotify cannot be read");
-        vec![Happening::Lost]
+        BTreeSet::from([Happening::Lost])
     })
 }
 

@@ -1,7 +1,6 @@
 //! The watcher on real directories.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use tokio::time::timeout;
 
@@ -120,6 +119,35 @@ async fn says_that_everything_must_be_looked_at_when_events_were_lost() {
     while !is_quiet(&mut watcher).await {}
     fs::write(&path, "").unwrap();
     hears_of(&mut watcher, "driver").await;
+}
+
+/// Nobody waits for the end of a queue that may be filled as fast as it is read.
+#[tokio::test]
+async fn others_have_their_turn_while_the_queue_is_read() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("csi.sock");
+    let mut watcher = Watcher::new(Reach::default());
+    watcher.follow(&path, &"driver");
+    // Long names: there is room for some fifteen events in one reading.
+    let noise = ["a", "b"].map(|letter| root.path().join(letter.repeat(255)));
+    noise.iter().for_each(|file| fs::write(file, "").unwrap());
+    for _ in 0..2_000 {
+        for file in &noise {
+            let permissions = fs::metadata(file).unwrap().permissions();
+            fs::set_permissions(file, permissions).unwrap();
+        }
+    }
+    fs::write(&path, "").unwrap();
+    let mut changed = std::pin::pin!(watcher.changed());
+    // Once for the first event to come; each time more is a turn for everybody else.
+    let mut waits = 0;
+    let change = std::future::poll_fn(|context| {
+        let polled = changed.as_mut().poll(context);
+        waits += u32::from(polled.is_pending());
+        polled
+    });
+    assert_eq!(change.await, Change::Subjects(BTreeSet::from(["driver"])));
+    assert!(waits >= 4, "{waits}");
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ mod scene;
 mod several;
 mod slow;
 mod stopping;
+mod storm;
 mod systemd;
 mod wire;
 

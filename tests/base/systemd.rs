@@ -8,7 +8,7 @@ use bed::{Behaviour, Layout, NotifySocket, Stranger, eventually, never, stays};
 use crate::scene::{A_WHILE, NAME, OTHER, SOON, Scene};
 
 /// A scene that systemd would run, with this `[service]` table; not started yet.
-fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {
+pub(crate) fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {
     told_through(drivers, service, |scene| {
         NotifySocket::bind(scene.node.root().join("notify"))
     })

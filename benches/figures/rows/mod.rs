@@ -8,3 +8,4 @@ pub(crate) mod idling;
 pub(crate) mod mending;
 pub(crate) mod restarting;
 pub(crate) mod starting;
+pub(crate) mod storming;

@@ -9,6 +9,7 @@
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
 //! - [`Registrar`]: the real binary, run as a process
 //! - [`Stranger`]: somebody on a socket who does not speak gRPC
+//! - [`Storm`]: changes without end in a node's directories
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
 //! - [`SidecarProcess`]: node-driver-registrar itself, or what takes its flags, as a process
 //! - [`View`]: a mount namespace, as a container has it
@@ -46,6 +47,7 @@ pub mod sidecar;
 pub mod sidecar_process;
 pub mod skipping;
 pub mod status;
+pub mod storm;
 pub mod stranger;
 pub mod view;
 pub mod wire;
@@ -70,5 +72,6 @@ pub use sidecar::Sidecar;
 pub use sidecar_process::SidecarProcess;
 pub use skipping::skipped;
 pub use status::{DriverStatus, Status};
+pub use storm::{Storm, Weather};
 pub use stranger::Stranger;
 pub use view::View;

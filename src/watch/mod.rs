@@ -5,6 +5,7 @@
 //! told that something on their path changed, never what. A subject may also follow a directory
 //! with whatever is in it. A mount over one of the directories counts as its replacement.
 
+mod apart;
 mod inotify;
 mod mounts;
 mod throttle;
@@ -17,10 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::inotify::WatchDescriptor;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use self::apart::Apart;
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
 use crate::directory::{self, LET_US_READ};
@@ -46,17 +46,7 @@ pub(crate) struct Watcher<S> {
     /// Directories that we may not read, and that were told of.
     told: BTreeSet<PathBuf>,
     reach: Reach,
-    /// Directories that may hang, for which another thread sets the watch.
-    pending: BTreeSet<PathBuf>,
-    setter: mpsc::UnboundedSender<Set>,
-    set: mpsc::UnboundedReceiver<Set>,
-}
-
-/// Another thread has set the watch on a directory that may hang.
-struct Set {
-    directory: PathBuf,
-    watch: nix::Result<WatchDescriptor>,
-    inode: Option<(u64, u64)>,
+    apart: Apart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +75,6 @@ pub(crate) enum Change<S> {
 impl<S: Clone + Ord> Watcher<S> {
     /// A watcher that works even where inotify cannot be had: then it only polls.
     pub(crate) fn new(reach: Reach) -> Watcher<S> {
-        let (setter, set) = mpsc::unbounded_channel();
         let inotify = Inotify::new().inspect_err(
             |error| tracing::warn!(%error, "inotify cannot be had, so changes are polled for"),
         );
@@ -102,9 +91,7 @@ impl<S: Clone + Ord> Watcher<S> {
             lost: None,
             told: BTreeSet::new(),
             reach,
-            pending: BTreeSet::new(),
-            setter,
-            set,
+            apart: Apart::new(),
         }
     }
 
@@ -186,7 +173,7 @@ impl<S: Clone + Ord> Watcher<S> {
             };
             let happenings = tokio::select! {
                 happenings = next_happenings(&mut self.inotify, matters) => happenings,
-                Some(set) = self.set.recv() => {
+                set = self.apart.next() => {
                     let told = self.note_set(set);
                     if !told.is_empty() {
                         return Change::Subjects(told);
@@ -195,8 +182,7 @@ impl<S: Clone + Ord> Watcher<S> {
                 }
                 () = next_mount(&mut self.mounts) => {
                     self.reach.read_mounts();
-                    // Whoever waits for what was mounted before may wait for ever.
-                    self.pending.clear();
+                    self.apart.forget();
                     if self.resync() {
                         return Change::Everything;
                     }
@@ -315,54 +301,6 @@ impl<S: Clone + Ord> Watcher<S> {
         } else {
             let armed = self.watch(directory);
             self.note_armed(directory, armed);
-        }
-    }
-
-    /// Lets another thread set the watch. What it says comes with [`Watcher::changed`].
-    fn arm_apart(&mut self, directory: &Path) {
-        let Some(inotify) = &self.inotify else {
-            return self.note_armed(directory, Armed::Refused);
-        };
-        let known = self.directories.entry(directory.to_owned());
-        known.or_insert(Armed::Unseen);
-        if !self.pending.insert(directory.to_owned()) {
-            return;
-        }
-        let (handle, setter, reach) = (inotify.handle(), self.setter.clone(), self.reach.clone());
-        let directory = directory.to_owned();
-        tokio::spawn(async move {
-            let path = directory.clone();
-            let set = move || Set {
-                watch: handle.watch(&path),
-                inode: inode(&path),
-                directory: path,
-            };
-            // Nobody waits for it, so that it may take its time.
-            if let Ok(set) = reach.look(&directory, Duration::MAX, set).await
-                && setter.send(set).is_err()
-            {
-                tracing::debug!("nobody watches any more");
-            }
-        });
-    }
-
-    /// Who has to look again: what happened before the watch was set went unseen.
-    fn note_set(&mut self, set: Set) -> BTreeSet<S> {
-        self.pending.remove(&set.directory);
-        let Some(inotify) = &mut self.inotify else {
-            return BTreeSet::new();
-        };
-        let noted = inotify.note(&set.directory, set.watch);
-        let Some(before) = self.directories.get(&set.directory).copied() else {
-            inotify.unwatch(&set.directory);
-            return BTreeSet::new();
-        };
-        let armed = Armed::of(noted, set.inode);
-        self.note_armed(&set.directory, armed);
-        let followers = self.subjects.get(&set.directory);
-        match followers {
-            Some(followers) if armed != before => followers.clone(),
-            Some(_) | None => BTreeSet::new(),
         }
     }
 

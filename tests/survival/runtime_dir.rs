@@ -15,6 +15,7 @@ use crate::scene::{KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet
 
 /// Wake-ups are counted for so long.
 const WINDOW: Duration = Duration::from_secs(10);
+const WINDOWS: usize = 6;
 /// A look each second would be twice as many.
 pub(crate) const FEW: u64 = 10;
 /// Not /tmp: every directory on the way is watched, and in /tmp other tests are at work.
@@ -49,13 +50,21 @@ fn in_runtime(scene: &Scene, file: &str) -> PathBuf {
     scene.node.runtime_dir().join(file)
 }
 
-/// How often the daemon wakes up while nobody asks it anything.
+/// How often the daemon wakes up while nobody asks it anything. What others do in a directory above
+/// wakes it, too, so that a window with too many is followed by another; one that polls does so in all.
 pub(crate) fn wakeups(registrar: &Registrar) -> u64 {
-    // What has just happened may have an echo.
-    thread::sleep(Duration::from_secs(1));
-    let before = registrar.wakeups();
-    thread::sleep(WINDOW);
-    registrar.wakeups() - before
+    let mut fewest = u64::MAX;
+    for _ in 0..WINDOWS {
+        // What has just happened may have an echo.
+        thread::sleep(Duration::from_secs(1));
+        let before = registrar.wakeups();
+        thread::sleep(WINDOW);
+        fewest = fewest.min(registrar.wakeups() - before);
+        if fewest < FEW {
+            break;
+        }
+    }
+    fewest
 }
 
 /// A second instance with the directories of the scene.

@@ -9,6 +9,7 @@
 mod claim;
 mod host;
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -160,12 +161,13 @@ fn find_in(
         Some(root) if matches!(root.why, Why::Called { .. }) => return root,
         called => known.or(called),
     };
-    let mut found: Vec<KubeletRoot> = running(proc, units)
+    let trust = Trust::new(proc, units);
+    let mut found: Vec<KubeletRoot> = running_by(&trust)
         .into_iter()
         .filter(|running| running.is_believed)
         .map(|running| running.root)
         .collect();
-    found.extend(listening(system, known.as_ref()));
+    found.extend(listening(system, known.as_ref(), &trust));
     match agreed(found) {
         Ok(Some(root)) => root,
         Ok(None) => known.unwrap_or_else(|| unknown(system)),
@@ -205,6 +207,11 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
 /// The processes that call themselves kubelets: those that are believed first, and of these the ones
 /// that say most.
 pub(crate) fn running(proc: &Path, units: fn() -> Vec<u32>) -> Vec<Running> {
+    running_by(&Trust::new(proc, units))
+}
+
+fn running_by(trust: &Trust) -> Vec<Running> {
+    let proc = trust.proc;
     let entries = match fs::read_dir(proc) {
         Ok(entries) => entries,
         Err(error) => {
@@ -216,14 +223,10 @@ pub(crate) fn running(proc: &Path, units: fn() -> Vec<u32>) -> Vec<Running> {
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let claims: Vec<Claim> = pids.filter_map(|pid| Claim::of(proc, pid)).collect();
-    let host = Host::of(proc);
-    let is_own = |claim: &Claim| host.has(&proc.join(claim.pid.to_string()));
-    let mut main_pids = None;
     let mut found: Vec<Running> = claims
         .into_iter()
         .map(|claim| {
-            let is_believed =
-                is_own(&claim) || main_pids.get_or_insert_with(units).contains(&claim.pid);
+            let is_believed = trust.believes(claim.pid);
             let root = claim.root(is_believed);
             Running { root, is_believed }
         })
@@ -235,9 +238,35 @@ pub(crate) fn running(proc: &Path, units: fn() -> Vec<u32>) -> Vec<Running> {
     found
 }
 
-/// The roots in which a process of root's listens as a kubelet does. Only in directories that no pod
-/// may write to: a pod could listen in a volume of its own, and name that as its root.
-fn listening(system: &Path, known: Option<&KubeletRoot>) -> Vec<KubeletRoot> {
+/// Which processes are the node's own.
+struct Trust<'a> {
+    proc: &'a Path,
+    host: Host,
+    units: fn() -> Vec<u32>,
+    /// Of the units of kubelets; asked for when it matters.
+    main_pids: OnceCell<Vec<u32>>,
+}
+
+impl Trust<'_> {
+    fn new(proc: &Path, units: fn() -> Vec<u32>) -> Trust<'_> {
+        Trust {
+            proc,
+            host: Host::of(proc),
+            units,
+            main_pids: OnceCell::new(),
+        }
+    }
+
+    fn believes(&self, pid: u32) -> bool {
+        self.host.has(&self.proc.join(pid.to_string()))
+            || self.main_pids.get_or_init(self.units).contains(&pid)
+    }
+}
+
+/// The roots in which a process of root's listens as a kubelet does. A pod could listen in a volume of
+/// its own and name that as its root, so that only well-known roots count; and it could have one of
+/// these for a volume, so that only a process of the node itself does.
+fn listening(system: &Path, known: Option<&KubeletRoot>, trust: &Trust) -> Vec<KubeletRoot> {
     let below = |path: &&str| system.join(path.trim_start_matches('/'));
     let well_known = WELL_KNOWN
         .iter()
@@ -245,7 +274,8 @@ fn listening(system: &Path, known: Option<&KubeletRoot>) -> Vec<KubeletRoot> {
     let known = known.map(|root| (root.path.clone(), root.path.clone()));
     let found = well_known.chain(known).filter_map(|(path, place)| {
         let listener = Signs::of(&place).listener()?;
-        let is_trusted = listener.uid == 0 || listener.uid == geteuid().as_raw();
+        let is_root = listener.uid == 0 || listener.uid == geteuid().as_raw();
+        let is_trusted = is_root && listener.pid.is_some_and(|pid| trust.believes(pid));
         let why = Why::Listens { pid: listener.pid };
         is_trusted.then_some(KubeletRoot { path, why })
     });

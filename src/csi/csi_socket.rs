@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::exposure::Exposure;
+use super::exposure::{self, Exposure};
 use super::trouble::Trouble;
 use crate::config::SUN_PATH_MAX;
 use crate::directory::{self, is_missing};
@@ -54,7 +54,11 @@ impl CsiSocket {
             });
         }
         match Exposure::of(&self.path) {
-            Ok(exposure) => Ok(exposure.map_or(Ok(()), Err)?),
+            Ok(None) => Ok(()),
+            Ok(Some(exposure)) => Err(Trouble::Exposed {
+                exposure,
+                strangers: exposure::strangers(&self.path).map(Box::new),
+            }),
             // Then the socket itself cannot be looked at, and that says why.
             Err(_) => Ok(()),
         }

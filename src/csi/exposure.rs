@@ -13,7 +13,8 @@ use nix::unistd::{Uid, geteuid};
 use rustix::fs::lgetxattr;
 use thiserror::Error;
 
-use crate::directory::{MOST_LINKS, is_missing, names};
+use crate::directory::{self, MOST_LINKS, is_missing, names};
+use crate::identity::Identity;
 
 const GROUP_MAY_WRITE: u32 = 0o020;
 const EVERYBODY_MAY_WRITE: u32 = 0o002;
@@ -39,11 +40,6 @@ impl Exposure {
         }
     }
 
-    /// Something on the way is another user's already, and not only open to them.
-    pub(crate) fn is_taken(&self) -> bool {
-        matches!(self, Exposure::Owner { .. })
-    }
-
     /// Looks at the whole way to a socket, as far as it exists. What is another user's already comes
     /// before what is only open to them.
     pub(crate) fn of(socket: &Path) -> io::Result<Option<Exposure>> {
@@ -64,6 +60,17 @@ impl Exposure {
             }
         }
     }
+}
+
+/// The socket, if others have put it there or may be the ones who listen on it: its directory is
+/// another user's, or open, and the socket another user's.
+pub(super) fn strangers(socket: &Path) -> Option<Identity> {
+    let directory = directory::of(socket);
+    let (above, found) = (fs::metadata(directory).ok()?, fs::metadata(socket).ok()?);
+    let is_open = Access::of(directory, &above, true) != Access::Closed;
+    let is_trusted = |found: &Metadata| is_trusted(found.uid(), geteuid());
+    let is_theirs = !is_trusted(&above) || is_open && !is_trusted(&found);
+    is_theirs.then(|| Identity::from_parts(&found, None))
 }
 
 /// On the way to a file.
@@ -253,7 +260,6 @@ mod tests {
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
         let found = Exposure::of(&socket).unwrap().unwrap();
         assert_eq!(found.mend(), format!("chmod go-w {}", open.display()));
-        assert!(!found.is_taken());
         assert_eq!(Exposure::of(&root.join("a/circle/x")).unwrap(), None);
         assert_eq!(Exposure::of(&root.join("a/none/x")).unwrap(), None);
     }

@@ -14,6 +14,7 @@ use super::inquiry::NODE_GET_INFO;
 use crate::config::SUN_PATH_MAX;
 use crate::directory::LET_US_READ;
 use crate::grpc::client::{Broken, ConnectError};
+use crate::identity::Identity;
 use crate::reach::Hung;
 
 /// Why the driver is no use yet.
@@ -39,8 +40,12 @@ pub(crate) enum Trouble {
         directory: PathBuf,
         owner: String,
     },
-    #[error("refused: {0}; a driver that is found by itself must be out of others' reach")]
-    Exposed(#[from] Exposure),
+    #[error("refused: {exposure}; a driver that is found by itself must be out of others' reach")]
+    Exposed {
+        exposure: Exposure,
+        /// The socket that is there, if it may be another user's doing.
+        strangers: Option<Box<Identity>>,
+    },
     #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
     LongPath { socket: PathBuf, length: usize },
     #[error("nobody listens on {}", .0.display())]
@@ -116,13 +121,20 @@ impl Trouble {
         self.is_absence()
             || matches!(
                 self,
-                Trouble::Hidden { .. } | Trouble::Exposed(_) | Trouble::LongPath { .. }
+                Trouble::Hidden { .. } | Trouble::Exposed { .. } | Trouble::LongPath { .. }
             )
     }
 
-    /// The way to the driver's socket leads to what is another user's.
-    pub(crate) fn is_taken(&self) -> bool {
-        matches!(self, Trouble::Exposed(exposure) if exposure.is_taken())
+    /// Another user has put a socket of their own into the place of the one that was `seen` there. A
+    /// directory that has another owner, with the same socket in it, is a driver's that still runs.
+    pub(crate) fn is_taken(&self, seen: Option<&Identity>) -> bool {
+        match self {
+            Trouble::Exposed {
+                strangers: Some(theirs),
+                ..
+            } => seen.is_none_or(|seen| !theirs.is_same_object(seen)),
+            _ => false,
+        }
     }
 
     /// What the socket is on does not answer.

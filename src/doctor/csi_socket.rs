@@ -10,6 +10,7 @@ use crate::csi::answer::{Answer, AnswerError};
 use crate::csi::exposure::Exposure;
 use crate::csi::inquiry::{Inquiry, NODE_GET_INFO};
 use crate::csi::trouble::Trouble;
+use crate::directory;
 use crate::metrics::Operations;
 use crate::proto::control::{Cause, Driver};
 use crate::reach::Reach;
@@ -104,7 +105,17 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
             "csi.sock file system",
             "its server, or the program behind it, does not answer: bring it back, or unmount it (umount -l); the driver cannot be reached by anybody until then".to_owned(),
         ),
-        Trouble::Exposed(exposure) => (PLUGIN_DIRECTORY, exposure.mend()),
+        Trouble::Exposed { exposure, .. } => {
+            let id = directory::of(&settings.csi_socket).file_name();
+            let id = id.unwrap_or_default().to_string_lossy();
+            let mend = exposure.mend();
+            (
+                PLUGIN_DIRECTORY,
+                format!(
+                    "{mend}; or, if you trust those users, name the driver in the configuration: [drivers.\"{id}\"]"
+                ),
+            )
+        }
         Trouble::LongPath { .. } => (
             "path length",
             "shorten plugins_dir, or give the plugin's directory a shorter name".to_owned(),

@@ -78,7 +78,7 @@ impl Driver {
             },
             Contact::Untried => format!("{by}; {}", self.being_asked()),
             Contact::Silent { why, .. } => {
-                format!("{by}; kept although the driver does not answer: {why}")
+                format!("{by}; kept although there is no contact with the driver: {why}")
             }
         };
         // The kubelet holds what it has; its next start would find nobody.

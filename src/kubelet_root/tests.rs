@@ -325,9 +325,17 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
 
 #[test]
 fn who_listens_in_a_well_known_root_is_believed_and_may_disagree() {
-    let system = System::new().directory("/var/lib/k0s/kubelet/pod-resources");
+    let listener = std::process::id();
+    let system = System::new()
+        .directory("/var/lib/k0s/kubelet/pod-resources")
+        .process(listener, &["the test"]);
     let socket = "var/lib/k0s/kubelet/pod-resources/kubelet.sock";
     let _listener = UnixListener::bind(system.0.path().join(socket)).unwrap();
+    // A pod may have the directory for a volume.
+    let other_root = "99 98 0:50 / / rw - overlay overlay rw\n";
+    let system = system.with(listener, "mountinfo", other_root);
+    assert!(!system.find().why.to_string().contains("listens"));
+    let system = system.with(listener, "mountinfo", MOUNTS);
     system.has("/var/lib/k0s/kubelet", "listens on pod-resources");
     let system = system.process(7, &["kubelet"]);
     system.has("/var/lib/k0s/kubelet", "listens on pod-resources");

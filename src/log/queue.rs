@@ -12,7 +12,7 @@ use std::sync::mpsc::{
     Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel,
 };
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Value, Visit};
 use tracing::{Event, Metadata, Subscriber};
@@ -109,7 +109,10 @@ fn write<S: Subscriber>(
 fn tell_of_the_lost(lost: &AtomicU64) {
     let lines = lost.swap(0, Ordering::Relaxed);
     if lines > 0 {
-        tracing::warn!(lines, "{lines} log lines were lost: the journal took none");
+        tracing::warn!(
+            lines,
+            "{lines} log lines were lost: there were more of them than the journal took"
+        );
     }
 }
 
@@ -131,10 +134,19 @@ impl<S: Subscriber> Layer<S> for Queue {
 impl Drop for Flush {
     fn drop(&mut self) {
         let (done, waiting) = channel();
-        if self.entries.try_send(Entry::Flush(done)).is_ok() {
-            // The answer is that the other end is dropped. A log that hangs has lost these lines.
-            waiting.recv_timeout(LAST_WORDS).unwrap_or_default();
+        let deadline = Instant::now() + LAST_WORDS;
+        let mut last = Entry::Flush(done);
+        // While the queue is full, the log may still take what is in it.
+        while let Err(TrySendError::Full(entry)) = self.entries.try_send(last) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            last = entry;
+            thread::sleep(Duration::from_millis(1));
         }
+        // The answer is that the other end is dropped. A log that hangs has lost these lines.
+        let rest = deadline.saturating_duration_since(Instant::now());
+        waiting.recv_timeout(rest).unwrap_or_default();
     }
 }
 

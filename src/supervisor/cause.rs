@@ -31,6 +31,7 @@ impl Entry {
 pub(super) fn of_trouble(trouble: &Trouble) -> Cause {
     match trouble {
         Trouble::Forbidden { .. } => Cause::SocketForbidden,
+        Trouble::Exposed { .. } => Cause::Exposed,
         Trouble::Hidden { .. } => Cause::DirectoryForbidden,
         late if late.is_node_info_late() => Cause::NodeInfoLate,
         _ => Cause::Unspecified,

@@ -1,6 +1,5 @@
 //! Drivers that nobody wrote down: each directory in plugins_dir with a csi.sock is one.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
@@ -38,8 +37,9 @@ pub(super) struct Discovery {
     pub(super) departures: Schedule,
     /// The directory could not be read the last time.
     unreadable: bool,
-    /// Looks of other threads, at paths that may hang.
-    apart: HashMap<PathBuf, Task>,
+    /// Looks of other threads, at paths that may hang: one that runs, and one for what has happened
+    /// since it began.
+    apart: HashMap<PathBuf, [Option<Task>; 2]>,
 }
 
 impl Discovery {
@@ -120,14 +120,14 @@ impl Supervisor {
         look: impl FnOnce() -> T + Send + 'static,
         report: impl FnOnce(T) -> Option<Report> + Send + 'static,
     ) {
-        let apart = self.discovery.apart.entry(path.to_owned());
-        if let Entry::Occupied(looking) = &apart
-            && !looking.get().is_finished()
-        {
+        let places = self.discovery.apart.entry(path.to_owned()).or_default();
+        let is_free = |place: &&mut Option<Task>| place.as_ref().is_none_or(Task::is_finished);
+        let Some(place) = places.iter_mut().find(is_free) else {
             return;
-        }
+        };
         let (reach, reporter, path) = (self.reach.clone(), self.reporter.clone(), path.to_owned());
-        apart.insert_entry(Task::spawn(async move {
+        // One at a time looks at a mount, so that this one begins when the one before it is done.
+        *place = Some(Task::spawn(async move {
             let seen = reach.look(&path, PATIENCE, look).await;
             if let Some(report) = seen.ok().and_then(report) {
                 tell(&reporter, report);

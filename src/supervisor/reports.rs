@@ -144,7 +144,7 @@ impl Supervisor {
     /// A driver does not answer, or not yet.
     fn fell_silent(&mut self, id: &DriverId, trouble: &Trouble) {
         let why = trouble.to_string();
-        self.tried(id, Some(&why));
+        self.tried(id, Some(trouble));
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
@@ -159,7 +159,7 @@ impl Supervisor {
             entry.note_error(why.clone());
         }
         let was_silent = entry.driver.is_silent();
-        let event = if trouble.is_taken() {
+        let event = if trouble.is_taken(entry.csi_seen.as_ref()) {
             Event::DriverTaken(why)
         } else {
             Event::DriverSilent(why)
@@ -265,17 +265,23 @@ impl Supervisor {
     }
 
     /// Notes that the driver was tried, and says once when it goes and when it is back.
-    fn tried(&mut self, id: &DriverId, why: Option<&str>) {
+    fn tried(&mut self, id: &DriverId, trouble: Option<&Trouble>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
         entry.tried = true;
-        match (why, entry.lost_since) {
-            (Some(why), None) if entry.driver.answer().is_some() => {
+        match (trouble, entry.lost_since) {
+            (Some(trouble), None) if entry.driver.answer().is_some() => {
                 entry.lost_since = Some(Instant::now());
                 let csi_socket = entry.settings.csi_socket.display();
+                if let Trouble::Exposed { exposure, .. } = trouble {
+                    // It runs: what is to be looked at is the directory.
+                    let mend = exposure.mend();
+                    tracing::warn!(driver = %id, %csi_socket, "{id}: {trouble}; it will not be published again after a restart of the kubelet: {mend}");
+                    return;
+                }
                 let message_id = message_id::DRIVER_LOST;
-                tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {why}");
+                tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {trouble}");
             }
             (None, Some(since)) => {
                 entry.lost_since = None;

@@ -1,6 +1,6 @@
 //! Watches on directories that may hang: another thread sets them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,11 +11,12 @@ use tokio::sync::mpsc;
 use super::inotify::Handle;
 use super::{Armed, Watcher, inode};
 use crate::reach::Reach;
+use crate::task::Task;
 
 /// What other threads do for the watcher.
 pub(super) struct Apart {
-    /// Directories whose watch is being set.
-    pending: BTreeSet<PathBuf>,
+    /// Directories whose watch is being set, and who sees to it.
+    pending: BTreeMap<PathBuf, Task>,
     teller: mpsc::UnboundedSender<Set>,
     told: mpsc::UnboundedReceiver<Set>,
 }
@@ -31,7 +32,7 @@ impl Apart {
     pub(super) fn new() -> Apart {
         let (teller, told) = mpsc::unbounded_channel();
         Apart {
-            pending: BTreeSet::new(),
+            pending: BTreeMap::new(),
             teller,
             told,
         }
@@ -45,31 +46,34 @@ impl Apart {
         }
     }
 
-    /// Whoever waits for what was mounted before may wait for ever.
+    /// Whoever waits for what was mounted before may wait for ever, and what it says then would be
+    /// about a directory that is no longer there.
     pub(super) fn forget(&mut self) {
         self.pending.clear();
+        while self.told.try_recv().is_ok() {}
     }
 
     fn set(&mut self, directory: &Path, handle: Handle, reach: &Reach) {
-        if !self.pending.insert(directory.to_owned()) {
+        if self.pending.contains_key(directory) {
             return;
         }
         let (teller, reach) = (self.teller.clone(), reach.clone());
-        let directory = directory.to_owned();
-        tokio::spawn(async move {
-            let path = directory.clone();
+        let place = directory.to_owned();
+        let setting = Task::spawn(async move {
+            let path = place.clone();
             let set = move || Set {
                 watch: handle.watch(&path),
                 inode: inode(&path),
                 directory: path,
             };
             // Nobody waits for it, so that it may take its time.
-            if let Ok(set) = reach.look(&directory, Duration::MAX, set).await
+            if let Ok(set) = reach.look(&place, Duration::MAX, set).await
                 && teller.send(set).is_err()
             {
                 tracing::debug!("nobody watches any more");
             }
         });
+        self.pending.insert(directory.to_owned(), setting);
     }
 }
 

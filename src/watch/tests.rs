@@ -311,3 +311,32 @@ async fn a_directory_that_may_not_be_read_is_not_polled_and_its_parent_tells_whe
     fs::write(directory.join("csi.sock"), "").unwrap();
     hears_of(&mut watcher, "driver").await;
 }
+
+/// Each mount that comes or goes elsewhere is a reason to try again, and nobody ends before the server
+/// answers.
+#[tokio::test]
+async fn a_mount_that_hangs_does_not_gather_those_who_wait_for_it() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    let reach = Reach::with_mount(&root);
+    let (answer, server) = std::sync::mpsc::channel::<()>();
+    let hangs = reach.look(&root, Duration::from_millis(10), move || {
+        server.recv().is_ok()
+    });
+    assert!(hangs.await.is_err());
+    let mut watcher = Watcher::new(reach);
+    for number in 0..5 {
+        watcher.follow(&root.join(format!("{number}/csi.sock")), &"driver");
+    }
+    for _ in 0..100 {
+        watcher.apart.forget();
+        watcher.resync();
+        tokio::task::yield_now().await;
+    }
+    let waiting = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    assert!(waiting < 20, "{waiting} wait");
+    drop(answer);
+    hears_of(&mut watcher, "driver").await;
+}

@@ -313,3 +313,33 @@ fn a_registration_ends_when_its_socket_becomes_another_users() {
     let words = format!("csi.sock belongs to uid {USER}");
     scene.reason(NAME, "waiting-for-driver", &words);
 }
+
+#[test]
+fn a_registration_is_kept_when_a_directory_gets_another_owner_and_the_driver_is_the_same() {
+    if !can_give_away() {
+        return;
+    }
+    let mut scene = Scene::started(Layout::TwoDirectories, "");
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let mark = kubelet.mark();
+    let words = format!("belongs to uid {USER}");
+    for directory in [scene.node.plugins_dir(), scene.directory(NAME)] {
+        chown(&directory, Some(USER), None).unwrap();
+        scene.reason(NAME, "registered", &words);
+        scene.registrar.kill9();
+        scene.registrar.start();
+        scene.reason(NAME, "registered", &words);
+        assert!(!is_nothing(&scene.node.link(NAME)));
+        chown(&directory, Some(0), None).unwrap();
+        scene
+            .registrar
+            .wait_driver("it is accepted", NAME, SOON, |driver| {
+                driver.phase == "registered"
+                    && !driver.reason.as_deref().unwrap().contains("refused")
+            });
+    }
+    assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
+}

@@ -29,6 +29,8 @@ pub(crate) enum Event {
     /// The driver has not answered yet, and is given more time.
     DriverSlow(String),
     DriverSilent(String),
+    /// The driver is not asked, because others could be in its place.
+    DriverRefused(String),
     /// The same, and what the kubelet would call at the driver's place is another user's.
     DriverTaken(String),
     SocketServed(Identity),

@@ -83,6 +83,8 @@ enum Contact {
     Silent {
         since: Moment,
         why: String,
+        /// It is not even asked.
+        refused: bool,
     },
     Answering {
         answer: Answer,
@@ -189,6 +191,7 @@ impl Driver {
             Event::DriverChanged(answer) => self.driver_changed(answer, now),
             Event::DriverSlow(why) => self.driver_slow(why),
             Event::DriverSilent(why) => self.driver_silent(why, now),
+            Event::DriverRefused(why) => self.driver_refused(why, now),
             Event::DriverTaken(why) => self.driver_taken(why, now),
             Event::SocketServed(identity) => self.socket_served(identity),
             Event::SocketBlocked(obstacle) => self.socket_blocked(obstacle, now),

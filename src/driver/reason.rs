@@ -77,8 +77,11 @@ impl Driver {
                 None => by,
             },
             Contact::Untried => format!("{by}; {}", self.being_asked()),
+            Contact::Silent {
+                why, refused: true, ..
+            } => format!("{by}; kept although {why}"),
             Contact::Silent { why, .. } => {
-                format!("{by}; kept although there is no contact with the driver: {why}")
+                format!("{by}; kept although the driver does not answer: {why}")
             }
         };
         // The kubelet holds what it has; its next start would find nobody.

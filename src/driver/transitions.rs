@@ -72,8 +72,20 @@ impl Driver {
             Contact::Untried | Contact::Answering { .. } => now,
         };
         self.slow = None;
-        self.contact = Contact::Silent { since, why };
+        self.contact = Contact::Silent {
+            since,
+            why,
+            refused: false,
+        };
         Vec::new()
+    }
+
+    pub(super) fn driver_refused(&mut self, why: String, now: Moment) -> Vec<Effect> {
+        let effects = self.driver_silent(why, now);
+        if let Contact::Silent { refused, .. } = &mut self.contact {
+            *refused = true;
+        }
+        effects
     }
 
     /// A registration would lead the kubelet, with the secrets of its calls, to somebody else.

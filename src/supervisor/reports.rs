@@ -161,6 +161,8 @@ impl Supervisor {
         let was_silent = entry.driver.is_silent();
         let event = if trouble.is_taken(entry.csi_seen.as_ref()) {
             Event::DriverTaken(why)
+        } else if matches!(trouble, Trouble::Exposed { .. }) {
+            Event::DriverRefused(why)
         } else {
             Event::DriverSilent(why)
         };

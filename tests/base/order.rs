@@ -208,7 +208,7 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
         scene.reason(
             NAME,
             "registered",
-            "kept although there is no contact with the driver",
+            "kept although the driver does not answer",
         );
         driver.restart(Behaviour::named(NAME));
         scene

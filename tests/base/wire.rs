@@ -68,7 +68,7 @@ fn get_info_is_unavailable_while_the_driver_does_not_answer() {
         scene.reason(
             NAME,
             "registered",
-            "kept although there is no contact with the driver",
+            "kept although the driver does not answer",
         );
         for path in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
             assert_eq!(get_info(&path).unwrap_err().code(), Code::Unavailable);

@@ -43,6 +43,7 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
             ..answer()
         }),
         "goes silent" => Event::DriverSilent("gone".to_owned()),
+        "is refused" => Event::DriverRefused("open".to_owned()),
         "is taken" => Event::DriverTaken("another's".to_owned()),
         "link is the same" => Event::LinkSeen(Seen::Ours(link())),
         "link is another of ours" => Event::LinkSeen(Seen::Ours(Identity::numbered(77))),
@@ -80,7 +81,7 @@ const COLUMNS: [Phase; 6] = [
 /// Each cell: the phase that follows and the effects. A cell that says nothing but its own phase
 /// is an event that means nothing there.
 #[rustfmt::skip]
-const TABLE: [(&str, [(Phase, &str); 6]); 24] = [
+const TABLE: [(&str, [(Phase, &str); 6]); 25] = [
     ("answers as before",                   [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers with another node id",        [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("comes back with another limit",       [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
@@ -89,6 +90,7 @@ const TABLE: [(&str, [(Phase, &str); 6]); 24] = [
     ("answers with another topology value", [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers under another name",          [(WaitingForKubelet, "sp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "xsp"), (Withdrawn, "xs")]),
     ("goes silent",                         [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (Registered, ""),         (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
+    ("is refused",                          [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (Registered, ""),         (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
     ("is taken",                            [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (WaitingForDriver, "d"),  (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
     ("link is the same",                    [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (WaitingForKubelet, ""), (Withdrawn, "d")]),
     ("link is another of ours",             [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (WaitingForKubelet, ""),  (WaitingForKubelet, ""),   (WaitingForKubelet, ""), (Withdrawn, "d")]),

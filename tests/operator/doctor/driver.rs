@@ -252,7 +252,7 @@ fn a_plugins_dir_that_others_may_write_to() {
             found["saw"].as_str().unwrap().contains(&words),
             "{found:#?}"
         );
-        assert_eq!(found["mend"], mend.as_str());
+        assert!(found["mend"].as_str().unwrap().starts_with(&mend));
         found["level"].as_str().unwrap().to_owned()
     };
     assert_eq!(about(Some(NAME)), "fault");

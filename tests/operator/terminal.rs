@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bed::{Behaviour, FakeDriver, eventually};
 
@@ -13,9 +14,12 @@ struct Tmux {
 }
 
 impl Tmux {
+    /// On a socket that no other has had: a server that is still ending takes the next one along.
     fn start(scene: &Scene, command: &str) -> Tmux {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("tmux-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let tmux = Tmux {
-            socket: scene.node.root().join("tmux").display().to_string(),
+            socket: scene.node.root().join(name).display().to_string(),
         };
         let started = tmux.run(&["new-session", "-d", "-x", "80", "-y", "24", command]);
         assert!(started.status.success(), "{started:?}");

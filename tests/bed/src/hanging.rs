@@ -60,6 +60,17 @@ impl HangingMount {
     #[must_use]
     pub fn hang(&self) -> Hang<'_> {
         self.signal(Signal::SIGSTOP);
+        // A thread that has not stopped yet may take a request, and nobody can end a process that waits
+        // for the answer to that, not even by kill -9.
+        eventually("every thread of the server has stopped", SOON, || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.server.id())).unwrap();
+            tasks.flatten().all(|task| {
+                let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                stat.rsplit(") ")
+                    .next()
+                    .is_some_and(|rest| rest.starts_with('T'))
+            })
+        });
         Hang(self)
     }
 

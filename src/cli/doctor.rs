@@ -13,6 +13,7 @@ use crate::control::ClientError;
 use crate::doctor::{Diagnosis, Finding, Level, Patient};
 use crate::printable::printable;
 use crate::proto::control::Status;
+use crate::reach::Reach;
 use crate::runtime::locate;
 use crate::status::paint::{Paint, Tone};
 use crate::status::wrap;
@@ -52,6 +53,7 @@ async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Pa
         runtime: locate(args.runtime_dir.as_deref()),
         daemon: status(args).await,
         proc: options.proc.clone(),
+        reach: Reach::now(),
     }
 }
 

@@ -20,7 +20,10 @@ pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> V
     let mut findings = on_the_way(patient, kubelets, id).await;
     // What discovery would refuse for it is only worth a word where the operator named the driver.
     if patient.settings.drivers.contains_key(id) {
-        findings.extend(exposed(&patient.settings.driver(id).csi_socket));
+        findings.extend(exposed(
+            &patient.settings.driver(id).csi_socket,
+            &patient.reach,
+        ));
     }
     findings
 }
@@ -32,7 +35,7 @@ async fn on_the_way(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Fin
         Err(_) => None,
     };
     let found = !patient.settings.drivers.contains_key(id);
-    let answer = match ask(&settings, found, shown).await {
+    let answer = match ask(&settings, found, shown, &patient.reach).await {
         Ok(answer) => answer,
         Err(finding) => return vec![finding],
     };

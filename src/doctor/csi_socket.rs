@@ -20,9 +20,9 @@ const PLUGIN_DIRECTORY: &str = "plugin directory";
 const HANGS: &str = "the driver hangs: look at its log, and restart it";
 
 /// Others may put themselves in the place of what is at the end of this way.
-pub(super) fn exposed(way: &Path) -> Option<Finding> {
+pub(super) fn exposed(way: &Path, reach: &Reach) -> Option<Finding> {
     // What cannot be looked at is told by those who need it.
-    if Reach::now().may_hang(way) {
+    if reach.may_hang(way) {
         return None;
     }
     let exposure = Exposure::of(way).ok().flatten()?;
@@ -42,16 +42,17 @@ pub(super) async fn ask(
     settings: &DriverSettings,
     found: bool,
     known: Option<&Driver>,
+    reach: &Reach,
 ) -> Result<Answer, Finding> {
-    let (operations, reach) = (Operations::new(), Reach::now());
+    let operations = Operations::new();
     let hurried = DriverSettings {
         node_info_timeout: settings.node_info_timeout.min(settings.request_timeout),
         ..settings.clone()
     };
     let inquiry = if found {
-        Inquiry::found(&hurried, operations, &reach)
+        Inquiry::found(&hurried, operations, reach)
     } else {
-        Inquiry::new(&hurried, operations, &reach)
+        Inquiry::new(&hurried, operations, reach)
     };
     match asked(&inquiry).await {
         Ok(answer) => Ok(answer),

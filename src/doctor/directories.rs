@@ -19,7 +19,10 @@ pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     findings.extend(registry(&settings.registry_dir));
     findings.extend(owner(&settings.registry_dir));
     if settings.discovery.enabled {
-        findings.extend(exposed(&settings.plugins_dir.join("*/csi.sock")));
+        findings.extend(exposed(
+            &settings.plugins_dir.join("*/csi.sock"),
+            &patient.reach,
+        ));
     }
     let kubelet_dir = &settings.kubelet.registry_dir;
     match fs::metadata(kubelet_dir) {

@@ -64,6 +64,7 @@ pub(crate) struct Patient {
     pub(crate) daemon: Result<Status, ClientError>,
     /// The proc file system.
     pub(crate) proc: PathBuf,
+    pub(crate) reach: Reach,
 }
 
 impl Finding {
@@ -219,7 +220,7 @@ impl Patient {
         if let Ok(status) = &self.daemon {
             ids.extend(status.drivers.iter().map(|driver| driver.id.clone()));
         }
-        ids.extend(found_now(&self.settings, &Reach::now()).unwrap_or_default());
+        ids.extend(found_now(&self.settings, &self.reach).unwrap_or_default());
         ids
     }
 }

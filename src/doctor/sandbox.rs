@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::{Finding, Patient};
-use crate::reach::Reach;
 use crate::runtime::last_holder;
 use crate::systemd::sandbox::kept_by_the_unit;
 
@@ -27,8 +26,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let sockets = settings.drivers.values();
     let read = sockets.filter_map(|driver| driver.csi_socket.parent());
     // Nobody is to wait here for what a driver's own check says.
-    let reach = Reach::now();
-    let read = read.filter(|path| !reach.may_hang(path));
+    let read = read.filter(|path| !patient.reach.may_hang(path));
     let mut findings = Vec::new();
     for path in written.into_iter().map(PathBuf::as_path).chain(read) {
         if is_hidden(&root, path) {

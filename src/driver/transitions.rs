@@ -66,7 +66,8 @@ impl Driver {
         Vec::new()
     }
 
-    pub(super) fn driver_silent(&mut self, why: String, now: Moment) -> Vec<Effect> {
+    /// It does not answer, or is `refused` and not even asked.
+    pub(super) fn driver_silent(&mut self, why: String, refused: bool, now: Moment) -> Vec<Effect> {
         let since = match &self.contact {
             Contact::Silent { since, .. } => *since,
             Contact::Untried | Contact::Answering { .. } => now,
@@ -75,23 +76,15 @@ impl Driver {
         self.contact = Contact::Silent {
             since,
             why,
-            refused: false,
+            refused,
         };
         Vec::new()
-    }
-
-    pub(super) fn driver_refused(&mut self, why: String, now: Moment) -> Vec<Effect> {
-        let effects = self.driver_silent(why, now);
-        if let Contact::Silent { refused, .. } = &mut self.contact {
-            *refused = true;
-        }
-        effects
     }
 
     /// A registration would lead the kubelet, with the secrets of its calls, to somebody else.
     pub(super) fn driver_taken(&mut self, why: String, now: Moment) -> Vec<Effect> {
         self.standing = Standing::Unregistered(Why::NotYet);
-        self.driver_silent(why, now)
+        self.driver_silent(why, true, now)
     }
 
     pub(super) fn socket_served(&mut self, identity: Identity) -> Vec<Effect> {

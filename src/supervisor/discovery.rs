@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::schedule::Schedule;
 use super::{DriverId, Report, Subject, Supervisor, tell};
 use crate::config::Settings;
+use crate::directory::is_missing;
 use crate::driver::Record;
 use crate::moment::Moment;
 use crate::printable::garbles;
@@ -97,8 +98,7 @@ impl Supervisor {
         self.discovers(id) && self.discovery.csi_socket(id).is_some_and(there)
     }
 
-    /// Looks at plugins_dir. The only place that reads a directory while we
-    /// run: for an event in plugins_dir itself, and at the resync.
+    /// Looks at plugins_dir. The only place that reads a directory while we run: for an event in plugins_dir itself, and at the resync.
     pub(super) fn look_at_plugins(&mut self) {
         let Some(directory) = self.discovery.directory.clone() else {
             return;
@@ -338,14 +338,7 @@ fn is_id(name: &str) -> bool {
 fn plugins(directory: &Path, reach: &Reach) -> io::Result<Option<BTreeSet<DriverId>>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
-        {
-            return Ok(None);
-        }
+        Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let mut names = BTreeSet::new();

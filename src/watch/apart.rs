@@ -9,7 +9,8 @@ use nix::sys::inotify::WatchDescriptor;
 use tokio::sync::mpsc;
 
 use super::inotify::Handle;
-use super::{Armed, Watcher, inode};
+use super::{Armed, Watcher};
+use crate::directory::inode;
 use crate::reach::Reach;
 use crate::task::Task;
 
@@ -99,7 +100,7 @@ impl<S: Clone + Ord> Watcher<S> {
             inotify.unwatch(&set.directory);
             return BTreeSet::new();
         };
-        let armed = Armed::of(noted, set.inode);
+        let armed = Armed::of(noted, || set.inode);
         self.note_armed(&set.directory, armed);
         let followers = self.subjects.get(&set.directory);
         match followers {

@@ -11,9 +11,7 @@ mod mounts;
 mod throttle;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
 use std::future::pending;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +21,7 @@ use tokio::time::Instant;
 use self::apart::Apart;
 use self::inotify::{Happening, Inotify};
 use self::mounts::Mounts;
-use crate::directory::{self, LET_US_READ};
+use crate::directory::{self, LET_US_READ, inode};
 use crate::reach::Reach;
 
 /// Events that are lost sooner than this after others belong to the same storm.
@@ -336,7 +334,7 @@ impl<S: Clone + Ord> Watcher<S> {
             return Armed::Refused;
         };
         let watched = inotify.watch(directory);
-        Armed::of(watched, inode(directory))
+        Armed::of(watched, || inode(directory))
     }
 }
 
@@ -364,9 +362,9 @@ async fn next_mount(mounts: &mut Option<Mounts>) {
 }
 
 impl Armed {
-    fn of(watched: nix::Result<()>, inode: Option<(u64, u64)>) -> Armed {
+    fn of(watched: nix::Result<()>, inode: impl FnOnce() -> Option<(u64, u64)>) -> Armed {
         match watched {
-            Ok(()) => inode.map_or(Armed::Missing, Armed::Yes),
+            Ok(()) => inode().map_or(Armed::Missing, Armed::Yes),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Armed::Missing,
             Err(Errno::EACCES) => Armed::Forbidden,
             Err(_) => Armed::Refused,
@@ -381,13 +379,6 @@ impl Armed {
             Armed::Forbidden | Armed::Refused | Armed::Unseen => true,
         }
     }
-}
-
-/// Device and inode of a directory, or none when it cannot be reached.
-fn inode(directory: &Path) -> Option<(u64, u64)> {
-    fs::metadata(directory)
-        .ok()
-        .map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The watcher on real directories.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tokio::time::timeout;

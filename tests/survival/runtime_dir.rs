@@ -209,9 +209,8 @@ fn hold(scene: &Scene, pid: &str) -> Flock<File> {
 /// As after a kill -9: the kernel closes what the process had open some time after the signal.
 #[test]
 fn a_predecessor_that_is_still_ending_is_waited_for() {
-    let scene = Scene::set(Release::V1_36, KEEP);
+    let mut scene = Scene::set(Release::V1_36, KEEP);
     let held = hold(&scene, "7\n");
-    let mut scene = scene;
     scene.registrar.start();
     thread::sleep(Duration::from_millis(300));
     drop(held);
@@ -220,9 +219,8 @@ fn a_predecessor_that_is_still_ending_is_waited_for() {
 
 #[test]
 fn an_instance_that_does_not_end_is_named_after_a_moment() {
-    let scene = Scene::set(Release::V1_36, KEEP);
+    let mut scene = Scene::set(Release::V1_36, KEEP);
     let _held = hold(&scene, "7\n");
-    let mut scene = scene;
     scene.registrar.start();
     let status = scene.registrar.wait_exit(SOON);
     assert_eq!(status.code(), Some(1));

@@ -1,6 +1,8 @@
 """A Debian root file system, booted with its own systemd by systemd-nspawn."""
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,13 +16,17 @@ PATIENCE = 60
 class Container:
     """One container. Ends with everything it made when the `with` block ends."""
 
-    def __init__(self, tar):
+    def __init__(self, tar, options=(), environment=()):
+        """The options and the environment are systemd-nspawn's, beside those that it always has."""
         self._tar = tar
+        self._options = options
+        self._environment = dict(environment)
         self._nspawn = None
         self.leader = None
 
     def __enter__(self):
-        self._dir = Path(tempfile.mkdtemp(prefix="nsdr-systemd-"))
+        _sweep()
+        self._dir = Path(tempfile.mkdtemp(prefix=f"nsdr-systemd-{os.getpid()}-"))
         self.root = self._dir / "root"
         # Not the directory's: it may have an underscore, and a machine's name may not.
         self.name = f"nsdr-{os.getpid()}"
@@ -40,21 +46,21 @@ class Container:
 
     def __exit__(self, *_):
         self._kill()
-        if self._cgroup.exists():
-            for path, _, _ in os.walk(self._cgroup, topdown=False):
-                _eventually_rmdir(path)
+        _remove_cgroup(self._cgroup)
         shutil.rmtree(self._dir)
 
     def boot(self):
         """Boots, and returns when systemd has started what it should."""
-        # Each container in a cgroup of its own, or two at a time would share one. IPAddressDeny=
+        # It ends with us, however we end, and with it everything inside. Each container in a cgroup of
+        # its own, or two at a time would share one. IPAddressDeny=
         # needs BPF inside, and is silently not enforced without it. The other calls are for the
         # probes, which must tell a unit's filter from the container's.
         command = (
-            f"echo $$ > {self._cgroup}/cgroup.procs && exec systemd-nspawn -q -D {self.root} --boot"
+            f"echo $$ > {self._cgroup}/cgroup.procs && exec setpriv --pdeathsig KILL systemd-nspawn -q -D {self.root} --boot"
             f" --register=no --keep-unit -M {self.name} --console=pipe --private-network"
             " --capability=CAP_BPF,CAP_PERFMON --system-call-filter='bpf @clock @cpu-emulation"
             " @keyring @memlock @module @obsolete @pkey @raw-io @swap'"
+            f" {shlex.join(self._options)}"
         )
         self._console = open(self._dir / "console", "ab")
         self._nspawn = subprocess.Popen(
@@ -62,7 +68,8 @@ class Container:
             stdin=subprocess.DEVNULL,
             stdout=self._console,
             stderr=self._console,
-            env={"PATH": os.environ["PATH"], "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+            env={"PATH": os.environ["PATH"], "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+            | self._environment,
             start_new_session=True,
         )
         try:
@@ -166,12 +173,32 @@ def _pids(pid):
     return next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
 
 
+def _sweep():
+    """What those left behind that were killed: their processes and mounts went with them."""
+    for path in [*Path(tempfile.gettempdir()).glob("nsdr-systemd-*"), *_unified().glob("nsdr-*")]:
+        pid = re.fullmatch(r"nsdr-(?:systemd-)?(\d+)(?:-.*)?", path.name)
+        if pid is None or Path("/proc", pid[1]).exists():
+            continue
+        if path.parent == _unified():
+            _remove_cgroup(path)
+        else:
+            # Another one may sweep as well.
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_cgroup(cgroup):
+    for path, _, _ in os.walk(cgroup, topdown=False):
+        _eventually_rmdir(path)
+
+
 def _eventually_rmdir(path):
     # A cgroup is busy until the last of the killed processes has been reaped.
     deadline = time.monotonic() + 10
     while True:
         try:
             return os.rmdir(path)
+        except FileNotFoundError:
+            return
         except OSError:
             if time.monotonic() > deadline:
                 raise

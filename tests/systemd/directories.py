@@ -3,7 +3,7 @@
 import shutil
 
 from check import check
-from node import DRIVER, KUBELET, PROGRAM, RUNTIME, UNIT
+from host import DRIVER, KUBELET, PROGRAM, RUNTIME, UNIT
 
 # Hidden or read-only in the sandbox.
 REFUSED = ("/home", "/root", "/tmp", "/var/tmp", "/usr", "/etc", "/boot")

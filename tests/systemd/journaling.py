@@ -4,7 +4,7 @@ import re
 
 from check import check
 from container import eventually
-from node import DRIVER, UNIT
+from host import DRIVER, UNIT
 
 CATALOG = "/usr/lib/systemd/catalog/node-storage-driver-registrar.catalog"
 IDENTIFIER = "SYSLOG_IDENTIFIER=node-storage-driver-registrar"

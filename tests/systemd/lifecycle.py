@@ -4,7 +4,7 @@ import time
 
 from check import check
 from container import eventually
-from node import CONFIG, DRIVER, PROGRAM, RUNTIME, UNIT
+from host import CONFIG, DRIVER, PROGRAM, RUNTIME, UNIT
 
 
 @check

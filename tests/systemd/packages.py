@@ -2,7 +2,7 @@
 
 from check import check
 from container import eventually
-from node import CONFIG, DRIVER, RUNTIME, UNIT
+from host import CONFIG, DRIVER, RUNTIME, UNIT
 
 NAME = "node-storage-driver-registrar"
 KEEP = "60-keep.toml"

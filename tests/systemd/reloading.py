@@ -2,7 +2,7 @@
 
 from check import check
 from container import eventually
-from node import DRIVER, UNIT
+from host import DRIVER, UNIT
 
 OTHER = "other.csi.test"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from check import check
 from container import eventually
-from node import UNIT
+from host import UNIT
 
 EXAMPLES = "/usr/share/doc/node-storage-driver-registrar/examples"
 EXPOSURE = 1.0

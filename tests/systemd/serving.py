@@ -2,7 +2,7 @@
 
 from check import check
 from container import eventually
-from node import RUNTIME, UNIT
+from host import RUNTIME, UNIT
 from sandbox import EXAMPLES
 
 SOCKET = f"{RUNTIME}/http.sock"

@@ -10,14 +10,25 @@ def uvarint(value):
     return bytes(encoded)
 
 
-def string(field, value):
-    data = value.encode()
+def embedded(field, data):
     return uvarint(field << 3 | 2) + uvarint(len(data)) + data
 
 
-def boolean(field, value):
+def string(field, value):
+    return embedded(field, value.encode())
+
+
+def number(field, value):
     # proto3 leaves a default value out.
-    return uvarint(field << 3) + b"\x01" if value else b""
+    return uvarint(field << 3) + uvarint(value) if value else b""
+
+
+def boolean(field, value):
+    return number(field, int(value))
+
+
+def mapping(field, values):
+    return b"".join(embedded(field, string(1, key) + string(2, value)) for key, value in values.items())
 
 
 def strings(message):

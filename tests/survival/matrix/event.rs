@@ -36,12 +36,13 @@ pub(super) enum Event {
     DriverMoves,
     NotifyLost,
     KilledDuringTheCall,
+    AwayDuringNotify,
     KubeletDirectoryReplaced,
     NodeGetInfoFails,
 }
 
 impl Event {
-    pub(super) const ALL: [Event; 20] = [
+    pub(super) const ALL: [Event; 21] = [
         Event::OurStopAndStart,
         Event::OurKill,
         Event::DriverRestart,
@@ -60,6 +61,7 @@ impl Event {
         Event::DriverMoves,
         Event::NotifyLost,
         Event::KilledDuringTheCall,
+        Event::AwayDuringNotify,
         Event::KubeletDirectoryReplaced,
         Event::NodeGetInfoFails,
     ];
@@ -87,7 +89,10 @@ impl Event {
             Event::OtherNodeId => "driver restarts with another node id",
             Event::DriverMoves => "driver comes back in another directory",
             Event::NotifyLost => "first registration, Notify lost",
-            Event::KilledDuringTheCall => "first registration, our kill -9 before Notify",
+            Event::KilledDuringTheCall => "first registration, our kill -9 and start before Notify",
+            Event::AwayDuringNotify => {
+                "first registration, our kill -9 before Notify, start after it"
+            }
             Event::KubeletDirectoryReplaced => {
                 "plugins_registry deleted and made anew, then kubelet restarts"
             }
@@ -111,6 +116,7 @@ impl Event {
             Event::KubeletRestart
             | Event::KubeletRestartWithoutDriver
             | Event::ServerEndsConnectionsWithoutKubelet
+            | Event::KilledDuringTheCall
             | Event::NodeGetInfoFails => (1, 0),
             // The kubelet saw the link go, or has to hear of the driver anew.
             Event::LinkDeleted
@@ -121,16 +127,17 @@ impl Event {
             | Event::KubeletDirectoryReplaced => (1, 1),
             // Before 1.36 the kubelet holds a registration that nobody knows of, and will not say
             // so again; from 1.36 on it takes it back by itself.
-            Event::NotifyLost | Event::KilledDuringTheCall => (2, 1),
+            Event::NotifyLost | Event::AwayDuringNotify => (2, 1),
         }
     }
 
     /// The scene as it is before the event.
     pub(super) fn prepare(self, release: Release) -> Scene {
         match self {
-            Event::NotifyLost | Event::KilledDuringTheCall | Event::NodeGetInfoFails => {
-                Scene::set(release, KEEP)
-            }
+            Event::NotifyLost
+            | Event::KilledDuringTheCall
+            | Event::AwayDuringNotify
+            | Event::NodeGetInfoFails => Scene::set(release, KEEP),
             Event::ServerEndsConnectionsWithoutKubelet => {
                 let mut scene = Scene::set(release, KEEP);
                 scene.kubelet.kill9();
@@ -233,7 +240,23 @@ impl Event {
                 scene.kubelet.fault(|faults| faults.lose_notify = 1);
                 scene.registrar.start();
             }
-            Event::KilledDuringTheCall => kill_during_the_call(scene),
+            Event::KilledDuringTheCall => {
+                let mark = kill_during_the_call(scene);
+                scene.registrar.start();
+                // It dials anew, and its word reaches our next life.
+                scene.kubelet.wait_for("notify", mark, SOON, |event| {
+                    matches!(event, Seen::Notified { error: None, .. })
+                });
+            }
+            Event::AwayDuringNotify => {
+                let mark = kill_during_the_call(scene);
+                // Its word never reaches us; what counts comes after it.
+                scene.kubelet.wait_for("lose Notify", mark, SOON, |event| {
+                    matches!(event, Seen::Notified { error: Some(_), .. })
+                });
+                scene.registrar.start();
+                wait_for_the_second(scene, mark);
+            }
             Event::KubeletDirectoryReplaced => replace_kubelet_directory(scene),
             Event::NodeGetInfoFails => fail_node_get_info(scene),
         }
@@ -298,7 +321,8 @@ fn replace_kubelet_directory(scene: &mut Scene) {
     scene.kubelet.restart();
 }
 
-fn kill_during_the_call(scene: &mut Scene) {
+/// Between GetInfo and Notify, which is two seconds away.
+fn kill_during_the_call(scene: &mut Scene) -> bed::kubelet::Mark {
     let mark = scene.kubelet.mark();
     scene
         .kubelet
@@ -311,12 +335,7 @@ fn kill_during_the_call(scene: &mut Scene) {
     scene
         .kubelet
         .fault(|faults| faults.delay_after_get_info = Duration::ZERO);
-    scene.registrar.start();
-    // Its word never reaches us; what counts comes after it.
-    scene.kubelet.wait_for("lose Notify", mark, SOON, |event| {
-        matches!(event, Seen::Notified { error: Some(_), .. })
-    });
-    wait_for_the_second(scene, mark);
+    mark
 }
 
 /// The driver answers us, and then fails for as long as the kubelet asks.

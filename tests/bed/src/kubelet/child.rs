@@ -1,7 +1,8 @@
 //! The other end of [`KubeletProcess`](super::KubeletProcess): commands on stdin, entries on stdout.
 
+use std::fs;
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -58,19 +59,25 @@ pub fn become_kubelet_if_asked() {
 
 /// A kubelet that runs until stdin ends.
 ///
-/// With arguments `ROOT [1.24|1.35|1.36]` it starts at once, for use by hand; otherwise the
-/// first line on stdin says how. Lines in and out are JSON.
+/// With arguments `ROOT [1.24|1.35|1.36 [FILE]]` it starts at once, for use by hand, and keeps the
+/// API objects in FILE from one life to the next; otherwise the first line on stdin says how it
+/// starts. Lines in and out are JSON.
 pub fn kubelet_main() {
     let mut lines = std::io::stdin().lock().lines();
     let by_hand = std::env::var_os(ASKED).is_none();
+    let mut kept = None;
     let start = match by_hand.then(settings_from_arguments).flatten() {
-        Some(settings) => Start {
-            settings,
-            faults: Faults::default(),
-            cluster: Cluster::default(),
-            generation: 0,
-            origin: Ledger::new().origin(),
-        },
+        Some((settings, file)) => {
+            let start = Start {
+                settings,
+                faults: Faults::default(),
+                cluster: file.as_deref().and_then(read_cluster).unwrap_or_default(),
+                generation: 0,
+                origin: Ledger::new().origin(),
+            };
+            kept = file;
+            start
+        }
         None => match lines.next().map(|line| parse(&line.unwrap())) {
             Some(Command::Start(start)) => *start,
             Some(other) => panic!("the first command must be Start, not {other:?}"),
@@ -81,7 +88,12 @@ pub fn kubelet_main() {
         start.origin,
         start.generation,
         start.cluster,
-        Box::new(|entry| report(&Report::Entry(entry))),
+        Box::new(move |entry| {
+            if let (Some(file), Entry::Cluster(cluster)) = (&kept, &entry) {
+                keep_cluster(file, cluster);
+            }
+            report(&Report::Entry(entry));
+        }),
     );
     let kubelet = TestKubelet::go_on(start.settings, start.faults, ledger);
     report(&Report::Done(kubelet.faults()));
@@ -96,7 +108,19 @@ pub fn kubelet_main() {
     }
 }
 
-fn settings_from_arguments() -> Option<Settings> {
+/// In one step, for there are readers.
+fn keep_cluster(file: &Path, cluster: &Cluster) {
+    let new = file.with_extension("new");
+    fs::write(&new, serde_json::to_vec(cluster).unwrap()).unwrap();
+    fs::rename(new, file).unwrap();
+}
+
+fn read_cluster(file: &Path) -> Option<Cluster> {
+    let text = fs::read(file).ok()?;
+    Some(serde_json::from_slice(&text).unwrap())
+}
+
+fn settings_from_arguments() -> Option<(Settings, Option<PathBuf>)> {
     let mut arguments = std::env::args_os().skip(1);
     let root = PathBuf::from(arguments.next()?);
     let release = match arguments.next().as_ref().and_then(|text| text.to_str()) {
@@ -105,7 +129,8 @@ fn settings_from_arguments() -> Option<Settings> {
         Some("1.36") | None => Release::V1_36,
         Some(other) => panic!("no such release: {other}"),
     };
-    Some(Settings::new(root, release))
+    let file = arguments.next().map(PathBuf::from);
+    Some((Settings::new(root, release), file))
 }
 
 fn parse(line: &str) -> Command {

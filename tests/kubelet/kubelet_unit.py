@@ -1,0 +1,37 @@
+"""A kubelet that is kubelet.service in the container: started, ended, held."""
+
+from container import eventually
+
+
+class KubeletUnit:
+    def __init__(self, container):
+        self._container = container
+
+    def start_kubelet(self):
+        """Returns when it looks at plugins_registry."""
+        mark = self.mark()
+        self._systemctl("start", "kubelet")
+        eventually("the kubelet watches plugins_registry", lambda: self.is_watching_since(mark))
+
+    def stop_kubelet(self):
+        self._systemctl("stop", "kubelet")
+
+    def kill_kubelet(self):
+        """As by kill -9."""
+        self._signal("KILL")
+        show = lambda: self._systemctl("show", "--property=ActiveState", "kubelet").stdout
+        eventually("the kubelet has ended", lambda: "=active" not in show())
+        self._systemctl("reset-failed", "kubelet")
+
+    def hold_kubelet(self):
+        """Until it is let go of it does nothing, and forgets nothing."""
+        self._signal("STOP")
+
+    def release_kubelet(self):
+        self._signal("CONT")
+
+    def _signal(self, name):
+        self._systemctl("kill", f"--signal={name}", "kubelet")
+
+    def _systemctl(self, *arguments):
+        return self._container.run("systemctl", *arguments)

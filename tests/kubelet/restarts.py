@@ -1,0 +1,89 @@
+"""Restarts and crashes: ours and the driver's cost nothing, the kubelet's no write."""
+
+from check import check
+from container import eventually
+from host import DRIVER, PLUGINS, UNIT
+
+
+def settled(scene, config=None):
+    """One driver, registered, with nothing going on."""
+    scene.begin(config)
+    driver = scene.driver(topology={"topology.cucloud.test/zone": "z1"})
+    scene.registered(driver)
+    return driver
+
+
+@check
+def our_restart_crash_upgrade_and_reload_are_not_noticed(scene):
+    driver = settled(scene)
+    with scene.row("our restart", driver):
+        scene.systemctl("restart", UNIT)
+    with scene.row("our kill -9 and start", driver):
+        scene.kill()
+    with scene.row("upgrade to another binary", driver):
+        old = scene.run("readlink", f"/proc/{scene.pid()}/exe").stdout
+        scene.install_binary(more=b"another")
+        scene.systemctl("try-restart", UNIT)
+        assert scene.run("readlink", f"/proc/{scene.pid()}/exe").stdout == old
+        assert scene.run("tail", "--bytes=7", f"/proc/{scene.pid()}/exe").stdout == "another"
+    with scene.row("reload with another setting", driver):
+        scene.write("/etc/node-storage-driver-registrar/config.d/60-log.toml", '[log]\nlevel = "debug"\n')
+        scene.systemctl("reload", UNIT)
+    with scene.row("driver's id renamed in the configuration, reload", driver):
+        table = f'[drivers.renamed]\ncsi_socket = "{driver.socket}"\n'
+        scene.write("/etc/node-storage-driver-registrar/config.d/50-test.toml", table)
+        scene.systemctl("reload", UNIT)
+        scene.wait_phase("registered", "renamed")
+
+
+@check
+def restarts_of_the_driver_are_not_noticed(scene):
+    driver = settled(scene)
+    silent = lambda status: "does not answer" in (status["reason"] or "")
+    with scene.row("driver restarts, same as before", driver):
+        driver.stop()
+        scene.wait_status("the driver is missed", silent)
+        driver.start()
+        scene.wait_status("the driver is back", lambda status: not silent(status))
+    with scene.row("driver's kill -9 and start", driver):
+        driver.restart()
+    with scene.row("driver's volume limit changes while it runs, our kill -9 and start", driver):
+        entry = driver.entry
+        driver.be(limit=5, topology=driver.topology)
+        driver.entry = entry
+        scene.kill()
+        scene.wait_status("the limit is shown", lambda status: "limit of 5" in (status["reason"] or ""))
+
+
+@check
+def a_kubelet_that_restarts_has_the_driver_again(scene):
+    driver = settled(scene)
+    with scene.row("kubelet restarts", driver, registrations=1):
+        scene.cluster.stop_kubelet()
+        scene.cluster.start_kubelet()
+    with scene.row("kubelet's kill -9 and start", driver, registrations=1):
+        scene.cluster.kill_kubelet()
+        scene.cluster.start_kubelet()
+    with scene.row("kubelet and registrar restart at once", driver, registrations=1):
+        scene.systemctl("stop", "kubelet")
+        scene.systemctl("restart", UNIT)
+        scene.cluster.start_kubelet()
+    with scene.row("kubelet restarts while the driver is down", driver, registrations=1):
+        driver.stop()
+        scene.wait_status("the driver is missed", lambda status: "does not answer" in (status["reason"] or ""))
+        scene.cluster.stop_kubelet()
+        eventually("the link goes", lambda: not scene.link().is_symlink())
+        scene.cluster.start_kubelet()
+        driver.start()
+
+
+@check
+def a_driver_that_moves_to_another_directory_is_announced_once(scene):
+    tables = f'[drivers."{DRIVER}"]\n[drivers.elsewhere]\n'
+    driver = settled(scene, tables)
+    with scene.row("driver comes back in another directory", driver, 1, 1, 4):
+        driver.stop()
+        moved = scene.driver(directory="elsewhere", topology=driver.topology)
+        endpoint = f"{PLUGINS}/elsewhere/csi.sock"
+        scene.wait_status("the other socket is registered", lambda status: status["endpoint"] == endpoint)
+    assert moved.called("/csi.v1.Node/NodeGetInfo") >= 2, moved.calls()

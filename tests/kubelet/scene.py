@@ -1,0 +1,151 @@
+"""A node with a kubelet, drivers and the registrar as its package installs it."""
+
+import contextlib
+import shutil
+import time
+
+from container import eventually
+from host import CONFIG, DRIVER, Host, KUBELET, PLUGINS, PROGRAM, REGISTRY, RUNTIME, UNIT
+from peers import Driver
+
+PLUGINS_REGISTRY = f"{KUBELET}/plugins_registry"
+NAME = "node-storage-driver-registrar"
+
+# The kubelet compares once a second; what it has not noticed after two rounds it never will.
+QUIET = 2.5
+
+
+class Scene(Host):
+    def __init__(self, container, cluster, source, binary):
+        super().__init__(container)
+        self.cluster = cluster
+        # What the kubelet did: for the events of the table, and in plugins_registry.
+        self.rows = {}
+        self.cases = {}
+        self._source = source
+        self._binary = binary
+        self._drivers = []
+
+    def install(self):
+        """What the packages install, from the files that they are made of."""
+        self.path(CONFIG).mkdir(parents=True)
+        self.path(f"{CONFIG}/config.d").mkdir()
+        shutil.copy(self._source / "config/config.toml", self.path(f"{CONFIG}/config.toml"))
+        shutil.copy(self._source / f"systemd/{UNIT}", self.path(f"/etc/systemd/system/{UNIT}"))
+        self.install_binary()
+        self.systemctl("daemon-reload")
+
+    def install_binary(self, more=b""):
+        """As a package manager does it: a new file takes the old one's place."""
+        new = self.path(f"{PROGRAM}.new")
+        new.write_bytes(self._binary.read_bytes() + more)
+        new.chmod(0o755)
+        new.rename(self.path(PROGRAM))
+
+    def begin(self, config=None, start=True):
+        """Nothing but what is shipped: no driver, no table, no memory of either."""
+        # A story that failed may have left it so.
+        self.cluster.release_kubelet()
+        self.systemctl("stop", UNIT)
+        for driver in self._drivers:
+            driver.stop()
+        self._drivers.clear()
+        self.run("rm", "-rf", PLUGINS, REGISTRY, RUNTIME)
+        for file in self.path(f"{CONFIG}/config.d").glob("*.toml"):
+            file.unlink()
+        if config:
+            self.write(f"{CONFIG}/config.d/50-test.toml", config)
+        eventually("no driver is left in CSINode", lambda: not self.cluster.csi_node(), 15)
+        for label in self.cluster.labels():
+            if label.startswith("topology."):
+                self.cluster.remove_label(label)
+        self._begun = self.cluster.mark()
+        if start:
+            self.systemctl("start", UNIT)
+
+    def kill(self):
+        """As by kill -9; systemd starts the registrar again."""
+        pid = self.pid()
+        self.systemctl("kill", "--signal=KILL", UNIT)
+        eventually("systemd starts it again", lambda: self.is_active() and self.pid() not in (0, pid))
+
+    def driver(self, name=DRIVER, directory=None, **says):
+        """A driver, started."""
+        driver = Driver(self.container, name, f"{PLUGINS}/{directory or name}/csi.sock", **says)
+        self._drivers.append(driver)
+        return driver.start()
+
+    def registered(self, *drivers):
+        """These drivers, and nobody else, are what the cluster has, and the registrar agrees."""
+        for driver in drivers:
+            self.wait_listed(driver)
+        names = {driver.name for driver in drivers}
+        assert set(self.cluster.csi_node()) == set(self.cluster.node_ids()) == names, self.cluster.csi_node()
+        phases = {driver["name"]: driver["phase"] for driver in self.status()["drivers"] if driver["name"]}
+        assert phases == dict.fromkeys(names, "registered"), phases
+        # A kubelet that finds a link without a socket never looks again, until the link is another one.
+        stumbled = self.cluster.stumbled_since(self._begun)
+        assert not stumbled, stumbled
+
+    def wait_listed(self, driver, patience=60):
+        """The cluster has the driver as it is, and the registrar says so."""
+        eventually(
+            f"CSINode has {driver.name} with {driver.entry}",
+            lambda: self.cluster.csi_node().get(driver.name) == driver.entry, patience,
+        )
+        eventually(
+            f"{driver.name} is registered",
+            lambda: self.status_of(driver.name).get("phase") == "registered", 15,
+        )
+        assert self.cluster.node_ids()[driver.name] == driver.entry["node_id"], self.cluster.node_ids()
+        labels = self.cluster.labels()
+        assert driver.topology.items() <= labels.items(), labels
+
+    def wait_unlisted(self, name=DRIVER):
+        eventually(f"CSINode lets go of {name}", lambda: name not in self.cluster.csi_node(), 15)
+        eventually("the annotation too", lambda: name not in self.cluster.node_ids(), 5)
+
+    def status_of(self, name=DRIVER):
+        """What `status --json` says of a driver, by the name that it has in the cluster."""
+        drivers = (self.status() or {"drivers": []})["drivers"]
+        return next((driver for driver in drivers if driver["name"] == name), {})
+
+    def wait_status(self, what, wanted, name=DRIVER, patience=30):
+        return eventually(what, lambda: (lambda found: found if found and wanted(found) else None)(
+            self.status_of(name)), patience)
+
+    def calm(self):
+        """Waits until the kubelet has gone two rounds without anything to do."""
+        mark = self.cluster.mark()
+        last, since = None, time.monotonic()
+        while time.monotonic() - since < QUIET:
+            if last != (last := self.cluster.seen_since(mark)):
+                since = time.monotonic()
+            time.sleep(0.2)
+
+    @contextlib.contextmanager
+    def row(self, words, driver, registrations=0, deregistrations=0, writes=0):
+        """An event of the table: the driver is registered in the end, and this is what it may cost. Without
+        figures, neither the kubelet nor the cluster notices anything."""
+        mark = self.cluster.mark()
+        begun = time.monotonic()
+        yield
+        eventually(
+            f"the kubelet registers {driver.name}",
+            lambda: self.cluster.seen_since(mark)["registrations"] >= registrations, 90,
+        )
+        self.wait_listed(driver)
+        seconds = time.monotonic() - begun
+        self.calm()
+        seen = self.cluster.seen_since(mark)
+        cost = (seen["registrations"], seen["deregistrations"], seen["csi_node_writes"] + seen["node_patches"])
+        self.rows[words] = {"check": self.check, "cost": cost, "seconds": seconds}
+        assert cost == (registrations, deregistrations, writes), f"{cost}: {seen}"
+        self.wait_listed(driver)
+
+    def note_case(self, words, outcome):
+        self.cases[words] = {"check": self.check, "outcome": outcome}
+
+    def report(self):
+        super().report()
+        print("".join(f"    {line[:300]}\n" for line in self.cluster.said()), end="", flush=True)

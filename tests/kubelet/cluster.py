@@ -146,6 +146,8 @@ class Cluster(KubeletUnit):
             ["openssl", "genrsa", "2048"], check=True, capture_output=True, text=True
         ).stdout
         container.write(f"{HOME}/service-account.key", key)
+        # The kubelet does not start without one. The kernel's own would be the machine's.
+        container.write("/dev/kmsg", "")
         for name, value in SYSCTLS.items():
             container.write(f"{HOME}/sysctl/{name}", f"{value}\n")
             container.run("mount", "--bind", f"{HOME}/sysctl/{name}", f"/proc/sys/{name}")

@@ -43,7 +43,7 @@ def main():
     nspawn = []
     if options.kubernetes:
         import volumes  # noqa: F401
-        nspawn = [f"--bind-ro={options.kubernetes}:{PROGRAMS}", "--bind=/dev/kmsg", "--capability=CAP_SYSLOG"]
+        nspawn = [f"--bind-ro={options.kubernetes}:{PROGRAMS}"]
     with Container(tar, nspawn) as container:
         container.boot()
         container.path(SERVER).parent.mkdir(parents=True)

@@ -15,6 +15,7 @@ from scene import PLUGINS_REGISTRY
 
 # Longer than the second pause of a kubelet that tries again (0.5 s, 1 s), and than two of its rounds.
 SETTLES = 6
+AGAIN = ", again and again"
 HOME = "/srv/watched"
 ZONE = "topology.watched.test/zone"
 
@@ -105,6 +106,11 @@ class Case:
     def is_listed(self):
         return self.name in self._cluster.csi_node()
 
+    def is_over(self):
+        """Not in the middle of a registration."""
+        calls = self.calls()[self._before :]
+        return not calls or calls[-1].startswith("Notify") or _told(calls).endswith(AGAIN)
+
     def calls(self):
         """The kubelet's calls to either, in their order."""
         calls = [call for server in self._servers for call in server.calls()]
@@ -112,6 +118,8 @@ class Case:
 
     def outcome(self):
         """What the kubelet did, and what came of it."""
+        time.sleep(SETTLES)
+        eventually(f"the kubelet is done with {self.name}", self.is_over)
         listed = "listed" if self.is_listed() else "not listed"
         return f"{_told(self.calls()[self._before:])}: {listed}"
 
@@ -133,10 +141,10 @@ def _told(calls):
     """A sequence that goes on and on is told once."""
     if not calls:
         return "nothing"
-    for period in range(1, len(calls) // 2 + 1):
+    for period in range(1, len(calls)):
         again = calls[:period] * (len(calls) // period + 1)
         if again[: len(calls)] == calls:
-            return ", ".join(calls[:period]) + ", again and again"
+            return ", ".join(calls[:period]) + AGAIN
     return ", ".join(calls)
 
 
@@ -375,7 +383,6 @@ def plugins_registry_is_watched(scene):
 
     def tell(words, function, it):
         function(it)
-        time.sleep(SETTLES)
         scene.note_case(words, it.outcome())
         it.stop()
 
@@ -397,9 +404,10 @@ def what_is_in_plugins_registry_when_the_kubelet_starts_is_found(scene):
         it.begin()
     scene.cluster.stop_kubelet()
     scene.cluster.start_kubelet()
-    time.sleep(SETTLES)
-    for words, _, it in begun:
-        scene.note_case(words, it.outcome())
+    with ThreadPoolExecutor(len(begun)) as pool:
+        outcomes = list(pool.map(lambda each: each[2].outcome(), begun))
+    for (words, _, it), outcome in zip(begun, outcomes):
+        scene.note_case(words, outcome)
         if it.is_listed() and not it.told():
             # The kubelet does not know it, and would leave it in CSINode for ever.
             it.begin()

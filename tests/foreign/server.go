@@ -29,6 +29,7 @@ type answer struct {
 	Code    codes.Code // 0: the message is sent
 	Error   string
 	Delay   float64 // seconds before either
+	Until   string  // a file that has to be gone before either
 	Mount   int     // the field of the request that names where to mount a file system
 	Unmount int     // the field that names what to unmount
 }
@@ -109,6 +110,9 @@ func perform(script, method string, request message) (message, error) {
 		return nil, status.Errorf(codes.Unimplemented, "unknown method %s", method)
 	}
 	time.Sleep(time.Duration(answer.Delay * float64(time.Second)))
+	for answer.Until != "" && exists(answer.Until) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if answer.Code != codes.OK {
 		return nil, status.Error(answer.Code, answer.Error)
 	}
@@ -123,6 +127,11 @@ func perform(script, method string, request message) (message, error) {
 		err = run("umount", fields[answer.Unmount][0])
 	}
 	return answer.Message, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func run(command ...string) error {

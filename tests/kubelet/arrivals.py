@@ -77,6 +77,7 @@ def the_command_line_of_node_driver_registrar_registers_a_driver_unchanged(scene
     scene.run(*command)
     try:
         eventually("CSINode has the driver", listed)
+        scene.calm()
         mark = scene.cluster.mark()
         scene.systemctl("kill", "--signal=KILL", "ndr")
         eventually("it has ended", lambda: scene.show("ActiveState", unit="ndr")["ActiveState"] != "active")

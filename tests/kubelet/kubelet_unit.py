@@ -8,7 +8,9 @@ class KubeletUnit:
         self._container = container
 
     def start_kubelet(self):
-        """Returns when it looks at plugins_registry."""
+        """Returns when it looks at plugins_registry; at once if it runs already."""
+        if self._is_active():
+            return
         mark = self.mark()
         self._systemctl("start", "kubelet")
         eventually("the kubelet watches plugins_registry", lambda: self.is_watching_since(mark))
@@ -19,8 +21,7 @@ class KubeletUnit:
     def kill_kubelet(self):
         """As by kill -9."""
         self._signal("KILL")
-        show = lambda: self._systemctl("show", "--property=ActiveState", "kubelet").stdout
-        eventually("the kubelet has ended", lambda: "=active" not in show())
+        eventually("the kubelet has ended", lambda: not self._is_active())
         self._systemctl("reset-failed", "kubelet")
 
     def hold_kubelet(self):
@@ -29,6 +30,9 @@ class KubeletUnit:
 
     def release_kubelet(self):
         self._signal("CONT")
+
+    def _is_active(self):
+        return "=active" in self._systemctl("show", "--property=ActiveState", "kubelet").stdout
 
     def _signal(self, name):
         self._systemctl("kill", f"--signal={name}", "kubelet")

@@ -113,7 +113,14 @@ class Driver(Server):
     def delay_node_get_info(self, seconds):
         self.answer(NODE_GET_INFO, self._info, Delay=seconds)
 
+    def hold_node_get_info(self):
+        """Takes the call, and answers when it is released."""
+        self._container.write(self._file("held"), "")
+        self.answer(NODE_GET_INFO, self._info, Until=self._file("held"))
+
     def recover(self):
+        """Answers as it should, also those that wait."""
+        self._container.path(self._file("held")).unlink(missing_ok=True)
         self.answer(NODE_GET_INFO, self._info)
 
 

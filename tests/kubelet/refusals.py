@@ -36,13 +36,10 @@ def a_driver_whose_node_get_info_failed_is_registered_when_it_works(scene):
 def a_driver_that_came_while_the_api_server_was_down_is_registered_when_it_is_up(scene):
     scene.begin()
     scene.cluster.stop_api_server()
-    try:
-        driver = scene.driver()
-        scene.wait_status("the kubelet says no", rejected)
-    finally:
-        scene.cluster.start_api_server()
+    driver = scene.driver()
+    scene.wait_status("the kubelet says no", rejected)
     with scene.row("first registration, the API server is down", driver, 1, 0, 2):
-        pass
+        scene.cluster.start_api_server()
 
 
 @check
@@ -80,9 +77,11 @@ def a_registration_whose_end_we_were_killed_before_is_heard_of_in_our_next_life(
     scene.begin()
     driver = served(scene)
     with scene.row("first registration, our kill -9 and start before Notify", driver, 1, 0, 2):
-        hold_during_the_call(scene, driver)
+        ask(scene, driver)
+        # Held, the kubelet does not notice that the connection is gone, until there is somebody to connect to.
+        scene.cluster.hold_kubelet()
         scene.kill()
-        # The kubelet's gRPC library dials anew.
+        driver.recover()
         scene.cluster.release_kubelet()
 
 
@@ -91,21 +90,19 @@ def a_registration_whose_end_nobody_heard_is_made_again(scene):
     scene.begin()
     driver = served(scene)
     with scene.row("first registration, our kill -9 before Notify, start after it", driver, 2, 1, 6):
-        hold_during_the_call(scene, driver)
+        ask(scene, driver)
         scene.systemctl("kill", "--signal=KILL", UNIT)
         # Before systemd starts it again.
         scene.systemctl("stop", UNIT)
-        scene.cluster.release_kubelet()
+        driver.recover()
         eventually("the cluster has the driver", lambda: DRIVER in scene.cluster.csi_node())
         scene.calm()
         scene.systemctl("start", UNIT)
 
 
-def hold_during_the_call(scene, driver):
-    """Lets the kubelet ask, and holds it between GetInfo and Notify, which comes when the driver answers."""
+def ask(scene, driver):
+    """Lets the kubelet ask; its call is between GetInfo and Notify until the driver answers."""
     asked = driver.called(NODE_GET_INFO)
-    driver.delay_node_get_info(1)
+    driver.hold_node_get_info()
     scene.cluster.release_kubelet()
     eventually("the kubelet asks", lambda: driver.called(NODE_GET_INFO) > asked)
-    scene.cluster.hold_kubelet()
-    driver.recover()

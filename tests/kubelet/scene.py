@@ -11,8 +11,9 @@ from peers import Driver
 PLUGINS_REGISTRY = f"{KUBELET}/plugins_registry"
 NAME = "node-storage-driver-registrar"
 
-# The kubelet compares once a second; what it has not noticed after two rounds it never will.
-QUIET = 2.5
+# The registrar's shortest pause is 3 s, and the kubelet compares once a second: what has not happened by
+# then does not follow from what was done.
+QUIET = 4.5
 
 
 class Scene(Host):
@@ -44,8 +45,10 @@ class Scene(Host):
 
     def begin(self, config=None, start=True):
         """Nothing but what is shipped: no driver, no table, no memory of either."""
-        # A story that failed may have left it so.
+        # A story that failed may have left them otherwise.
         self.cluster.release_kubelet()
+        self.cluster.start_kubelet()
+        self.cluster.start_api_server()
         self.systemctl("stop", UNIT)
         for driver in self._drivers:
             driver.stop()
@@ -115,7 +118,7 @@ class Scene(Host):
             self.status_of(name)), patience)
 
     def calm(self):
-        """Waits until the kubelet has gone two rounds without anything to do."""
+        """Waits until nothing more follows."""
         mark = self.cluster.mark()
         last, since = None, time.monotonic()
         while time.monotonic() - since < QUIET:

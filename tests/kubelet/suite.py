@@ -26,6 +26,11 @@ import watcher  # noqa: F401
 HERE = Path(__file__).parent
 
 
+def end(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("binary", "programs", "server", "results"):
@@ -35,8 +40,8 @@ def main():
     parser.add_argument("--only", action="append", default=[], help="stories with these words")
     options = parser.parse_args()
 
-    # So that the container goes when we are told to.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # So that the container goes when we are told to, and is not left half gone when we are told twice.
+    signal.signal(signal.SIGTERM, end)
     tar = subprocess.run(
         [HERE.parent / "systemd/rootfs", "bookworm"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
@@ -52,8 +57,8 @@ def main():
         cluster.set_up()
         scene = Scene(container, cluster, HERE.parent.parent, options.binary)
         scene.install()
-        failed = check.run(scene, cluster.name, options.only, tuple(map(int, options.share.split("/"))))
-    options.results.write_text(json.dumps({"rows": scene.rows, "cases": scene.cases}))
+        told, failed = check.run(scene, cluster.name, options.only, tuple(map(int, options.share.split("/"))))
+    options.results.write_text(json.dumps({"told": told, "rows": scene.rows, "cases": scene.cases}))
     sys.exit(1 if failed else 0)
 
 

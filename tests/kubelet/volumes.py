@@ -21,7 +21,8 @@ POD = {
     "metadata": {"name": "user"},
     "spec": {
         "nodeName": NODE,
-        "terminationGracePeriodSeconds": 0,
+        # Not 0: the API server would not wait for the kubelet.
+        "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "tolerations": [{"operator": "Exists"}],
         # No image can be had here, and none is needed: volumes come first.
@@ -53,8 +54,8 @@ def a_pod_gets_its_volume_and_gives_it_back_over_restarts_of_ours_and_the_driver
         seen = api.seen_since(mark)
         assert not any(seen.values()), seen
     finally:
-        api.request("DELETE", f"{PODS}/user", {"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"})
-    eventually("the volume is unpublished", lambda: driver.called(UNPUBLISH) >= 1 and not mounts())
+        api.request("DELETE", f"{PODS}/user")
     eventually("the pod is gone", lambda: api.get(f"{PODS}/user") is None)
-    assert not volume.exists()
+    assert driver.called(UNPUBLISH) >= 1 and not mounts(), mounts()
+    eventually("so is its directory", lambda: not volume.exists())
     api.request("DELETE", f"/apis/storage.k8s.io/v1/csidrivers/{DRIVER}")

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -179,11 +180,11 @@ def _sweep():
         pid = re.fullmatch(r"nsdr-(?:systemd-)?(\d+)(?:-.*)?", path.name)
         if pid is None or Path("/proc", pid[1]).exists():
             continue
-        if path.parent == _unified():
-            _remove_cgroup(path)
-        else:
-            # Another one may sweep as well.
-            shutil.rmtree(path, ignore_errors=True)
+        # Another one may sweep as well, and what is still busy is left to the next.
+        try:
+            _remove_cgroup(path) if path.parent == _unified() else shutil.rmtree(path, ignore_errors=True)
+        except OSError as error:
+            print(f"{path} is left behind: {error}", file=sys.stderr)
 
 
 def _remove_cgroup(cgroup):

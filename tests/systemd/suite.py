@@ -42,7 +42,7 @@ def main():
         )
         node.set_up()
         version = container.run("systemctl", "--version").stdout.split()[1]
-        failed = check.run(node, f"{options.suite}/systemd-{version}", options.only)
+        _, failed = check.run(node, f"{options.suite}/systemd-{version}", options.only)
     sys.exit(1 if failed else 0)
 
 

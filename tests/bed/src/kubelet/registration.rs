@@ -114,11 +114,13 @@ pub(super) fn deregister(world: &World, path: &Path, plugin: &Plugin) {
 /// grpc-go's blocking dial: a refused connect is tried again until the time is up.
 async fn dial(world: &World, path: &Path) -> Result<Client, Failed> {
     let timing = world.settings.timing;
+    let user_agent = world.settings.release.user_agent();
+    let redial = world.settings.release.redial(timing.redial);
     let mut last = "context deadline exceeded".to_owned();
     let tries = async {
         let mut pause = timing.redial;
         loop {
-            match channel::connect_as(path, world.settings.release.user_agent()).await {
+            match channel::connect_as(path, user_agent, redial).await {
                 Ok(channel) => return channel,
                 Err(error) => last = error.to_string(),
             }

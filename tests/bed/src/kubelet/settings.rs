@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::channel::Redial;
+
 /// Releases that behave differently; each stands for its neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Release {
@@ -26,6 +28,15 @@ impl Release {
             Self::V1_24 => "grpc-go/1.40.0",
             Self::V1_35 => "grpc-go/1.72.2",
             Self::V1_36 => "grpc-go/1.76.0",
+        }
+    }
+
+    /// When a connection that was lost in the middle of a registration is made again: 1.24 has
+    /// grpc-go 1.40.
+    pub(super) fn redial(self, pause: Duration) -> Redial {
+        match self {
+            Self::V1_24 => Redial::Paced(pause),
+            Self::V1_35 | Self::V1_36 => Redial::WithTheNextCall,
         }
     }
 

@@ -242,6 +242,45 @@ fn a_lost_notify_is_never_heard_of_before_1_36() {
     }
 }
 
+/// Ends the registrar between GetInfo and Notify, and has it back soon; how Notify went.
+fn ended_in_between(release: Release, redial: Duration) -> Option<String> {
+    let mut scene = Scene::new(release);
+    let mut settings = scene.kubelet.settings().clone();
+    settings.timing.redial = redial;
+    scene.kubelet.restart_as(settings);
+    scene
+        .kubelet
+        .fault(|faults| faults.delay_after_get_info = Duration::from_secs(1));
+    scene.make_link();
+    let asked = |event: &Event| matches!(event, Event::Asked { .. });
+    let mark = Default::default();
+    scene.kubelet.wait_for("ask", mark, SOON, asked);
+    scene.registrar.end();
+    // Long enough for an attempt at once to be refused.
+    std::thread::sleep(Duration::from_millis(100));
+    scene.registrar.bind();
+    let notified = |event: &Event| matches!(event, Event::Notified { .. });
+    match scene.kubelet.wait_for("notify", mark, SOON, notified).event {
+        Event::Notified { error, .. } => error,
+        _ => unreachable!("wait_for gave another event"),
+    }
+}
+
+#[test]
+fn a_registrar_that_is_back_in_time_hears_the_end() {
+    for release in Release::ALL {
+        assert_eq!(ended_in_between(release, Duration::from_millis(50)), None);
+    }
+}
+
+#[test]
+fn before_1_35_a_lost_connection_is_made_again_after_a_pause_and_not_for_a_call() {
+    for release in Release::ALL {
+        let error = ended_in_between(release, Duration::from_secs(60));
+        assert_eq!(error.is_some(), release == Release::V1_24, "{error:?}");
+    }
+}
+
 #[test]
 fn the_connection_stays_open_between_get_info_and_notify() {
     let scene = Scene::new(Release::V1_36);

@@ -31,14 +31,10 @@ def a_kubelet_that_comes_last_registers_the_driver(scene):
     scene.begin()
     scene.cluster.stop_kubelet()
     driver = scene.driver()
-    try:
-        scene.wait_phase("waiting-for-kubelet")
-        assert scene.link().is_symlink()
-        row = scene.row("kubelet comes last", driver, registrations=1, writes=2)
-        row.__enter__()
-    finally:
+    scene.wait_phase("waiting-for-kubelet")
+    assert scene.link().is_symlink()
+    with scene.row("kubelet comes last", driver, registrations=1, writes=2):
         scene.cluster.start_kubelet()
-    row.__exit__(None, None, None)
 
 
 @check

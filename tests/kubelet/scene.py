@@ -114,8 +114,12 @@ class Scene(Host):
         return next((driver for driver in drivers if driver["name"] == name), {})
 
     def wait_status(self, what, wanted, name=DRIVER, patience=30):
-        return eventually(what, lambda: (lambda found: found if found and wanted(found) else None)(
-            self.status_of(name)), patience)
+        """Waits until the status of a driver is so, and gives it back."""
+        def found():
+            status = self.status_of(name)
+            return status if status and wanted(status) else None
+
+        return eventually(f"{name}: {what}", found, patience)
 
     def calm(self):
         """Waits until nothing more follows."""

@@ -1,12 +1,15 @@
 """A cluster of one node inside the container: etcd, containerd, an API server and a kubelet."""
 
+import collections
 import ctypes
 import http.client
 import json
+import re
 import socket
 import ssl
 import subprocess
 import threading
+import time
 
 from container import eventually
 from kubelet_unit import KubeletUnit
@@ -208,22 +211,36 @@ class Cluster(KubeletUnit):
 
     def mark(self):
         """This moment, to ask later what happened since."""
-        paths = {path: self._container.path(path) for path in (AUDIT, LOG)}
-        return {path: inside.stat().st_size if inside.exists() else 0 for path, inside in paths.items()}
+        # The API server writes its line after it has answered.
+        before = None
+        while before != (before := self._size(AUDIT)):
+            time.sleep(0.3)
+        return {path: self._size(path) for path in (AUDIT, LOG)}
+
+    def _size(self, path):
+        inside = self._container.path(path)
+        return inside.stat().st_size if inside.exists() else 0
 
     def seen_since(self, mark):
         """How often the kubelet did what."""
-        begun = failed = 0
-        for line in self._since(LOG, mark).splitlines():
-            begun += "Register new plugin with name: " in line
-            failed += "plugin registration failed with err: " in line
         writes = self._writes_since(mark)
         return {
-            "registrations": begun - failed,
+            "registrations": sum(self._registrations_since(mark).values()),
             "deregistrations": sum(what == "driver removed" for what in writes),
             "csi_node_writes": sum(what != "node" for what in writes),
             "node_patches": writes.count("node"),
         }
+
+    def _registrations_since(self, mark):
+        """The registrations that it began, less those that failed, for each driver."""
+        registered = collections.Counter()
+        for line in self._since(LOG, mark).splitlines():
+            if begun := re.search("Register new plugin with name: (.*) at endpoint: ", line):
+                registered[begun[1]] += 1
+            elif failed := re.search('/([^/"]*)-reg.sock" failed.*plugin registration failed with err: ', line):
+                # One that began before the mark may end after it.
+                registered[failed[1]] -= min(registered[failed[1]], 1)
+        return registered
 
     def stumbled_since(self, mark):
         """Links that it looked at too early."""

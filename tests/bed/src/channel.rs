@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,16 +16,8 @@ use tonic::transport::{Channel, Endpoint, Error, Uri};
 
 /// Connects to `path`, once: tonic would dial anew when the connection ends, behind the caller's back.
 pub(crate) async fn connect(path: &Path) -> Result<Channel, ConnectError> {
-    let mut only = Some(dial(path.to_owned()).await.map_err(ConnectError::Io)?);
-    let again = move || {
-        let stream = only.take();
-        async move {
-            let closed =
-                || io::Error::new(io::ErrorKind::NotConnected, "the connection was closed");
-            stream.map(TokioIo::new).ok_or_else(closed)
-        }
-    };
-    handshake(Endpoint::from_static("http://localhost"), again).await
+    let stream = dial(path.to_owned()).await.map_err(ConnectError::Io)?;
+    handshake(Endpoint::from_static("http://localhost"), once(stream)).await
 }
 
 /// Connects for a client that calls itself so and, as grpc-go does, connects again when the connection
@@ -34,47 +26,97 @@ pub(crate) async fn connect_as(
     path: &Path,
     user_agent: &'static str,
     redial: Redial,
-) -> Result<Channel, ConnectError> {
+) -> Result<Line, ConnectError> {
     let endpoint = Endpoint::from_static("http://localhost").user_agent(user_agent);
     let endpoint = endpoint.map_err(ConnectError::Handshake)?;
     let path = path.to_owned();
-    let (ended, mut has_ended) = mpsc::unbounded_channel();
-    let first = Watched::new(dial(path.clone()).await.map_err(ConnectError::Io)?, &ended);
-    let ready = Arc::new(Mutex::new(Some(first)));
-    if let Redial::Paced(pause) = redial {
-        let (ready, path, ended) = (Arc::clone(&ready), path.clone(), ended.downgrade());
-        // Ends with the channel, which has the only strong sender.
-        tokio::spawn(async move {
-            while has_ended.recv().await.is_some() {
-                let mut pause = pause;
-                while let Some(ended) = ended.upgrade() {
-                    if let Ok(stream) = dial(path.clone()).await {
-                        *ready.lock().unwrap() = Some(Watched::new(stream, &ended));
-                        break;
+    match redial {
+        Redial::WithTheNextCall => {
+            let first = dial(path.clone()).await.map_err(ConnectError::Io)?;
+            let mut first = Some(first);
+            // tonic asks for another one with the next call.
+            let again = move || {
+                let (first, path) = (first.take(), path.clone());
+                async move {
+                    match first {
+                        Some(stream) => Ok(TokioIo::new(stream)),
+                        None => dial(path).await.map(TokioIo::new),
                     }
-                    drop(ended);
-                    sleep(pause).await;
-                    pause = pause.mul_f32(1.6);
                 }
-            }
-        });
-    }
-    let again = move || {
-        let (stream, path, ended) = (ready.lock().unwrap().take(), path.clone(), ended.clone());
-        async move {
-            match (stream, redial) {
-                (Some(stream), _) => Ok(stream),
-                (None, Redial::WithTheNextCall) => {
-                    dial(path).await.map(|stream| Watched::new(stream, &ended))
-                }
-                (None, Redial::Paced(_)) => Err(io::Error::new(
-                    io::ErrorKind::NotConnected,
-                    "all SubConns are in TransientFailure",
-                )),
-            }
+            };
+            let channel = handshake(endpoint, again).await?;
+            Ok(Line(Arc::new(Mutex::new(channel))))
         }
-    };
-    handshake(endpoint, again).await
+        Redial::Paced(pause) => {
+            let (ended, has_ended) = mpsc::unbounded_channel();
+            let first = connect_watched(&endpoint, &path, ended).await?;
+            let line = Line(Arc::new(Mutex::new(first)));
+            tokio::spawn(keep_up(
+                Arc::downgrade(&line.0),
+                endpoint,
+                path,
+                pause,
+                has_ended,
+            ));
+            Ok(line)
+        }
+    }
+}
+
+/// A connection that may be another one for the next call.
+#[derive(Clone)]
+pub(crate) struct Line(Arc<Mutex<Channel>>);
+
+impl Line {
+    /// The connection as it is now, alive or not.
+    pub(crate) fn channel(&self) -> Channel {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Connects again each time that the connection has ended, for as long as somebody has the line.
+async fn keep_up(
+    line: Weak<Mutex<Channel>>,
+    endpoint: Endpoint,
+    path: PathBuf,
+    pause: Duration,
+    mut has_ended: mpsc::UnboundedReceiver<()>,
+) {
+    while has_ended.recv().await.is_some() {
+        let mut pause = pause;
+        loop {
+            let (ended, next) = mpsc::unbounded_channel();
+            let connected = connect_watched(&endpoint, &path, ended).await;
+            let Some(line) = line.upgrade() else { return };
+            if let Ok(channel) = connected {
+                *line.lock().unwrap() = channel;
+                has_ended = next;
+                break;
+            }
+            drop(line);
+            sleep(pause).await;
+            pause = pause.mul_f32(1.6);
+        }
+    }
+}
+
+/// One connection, which tells when it has ended.
+async fn connect_watched(
+    endpoint: &Endpoint,
+    path: &Path,
+    ended: mpsc::UnboundedSender<()>,
+) -> Result<Channel, ConnectError> {
+    let stream = dial(path.to_owned()).await.map_err(ConnectError::Io)?;
+    handshake(endpoint.clone(), once(Watched { stream, ended })).await
+}
+
+/// Gives the stream to who asks first.
+fn once<S>(stream: S) -> impl FnMut() -> std::future::Ready<io::Result<TokioIo<S>>> {
+    let mut only = Some(TokioIo::new(stream));
+    move || {
+        let closed = || io::Error::new(io::ErrorKind::NotConnected, "the connection was closed");
+        std::future::ready(only.take().ok_or_else(closed))
+    }
 }
 
 /// When a connection that has ended is made again.
@@ -90,23 +132,14 @@ pub(crate) enum Redial {
 /// A stream that tells when it is dropped, which hyper does when the connection has ended.
 struct Watched {
     stream: UnixStream,
-    ended: mpsc::WeakUnboundedSender<()>,
-}
-
-impl Watched {
-    fn new(stream: UnixStream, ended: &mpsc::UnboundedSender<()>) -> TokioIo<Self> {
-        let ended = ended.downgrade();
-        TokioIo::new(Self { stream, ended })
-    }
+    ended: mpsc::UnboundedSender<()>,
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if let Some(ended) = self.ended.upgrade() {
-            // Nobody listens where nothing is paced.
-            match ended.send(()) {
-                Ok(()) | Err(_) => {}
-            }
+        match self.ended.send(()) {
+            // Nobody has the line any more.
+            Ok(()) | Err(_) => {}
         }
     }
 }

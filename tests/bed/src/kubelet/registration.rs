@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use super::operations::Failed;
 use super::record::{Event, Object};
 use super::world::{Plugin, Stamp, Version, World};
-use crate::channel;
+use crate::channel::{self, Line};
 use crate::proto::csi::node_client::NodeClient;
 use crate::proto::csi::{NodeGetInfoRequest, NodeGetInfoResponse};
 use crate::proto::registration::registration_client::RegistrationClient;
@@ -19,34 +19,38 @@ use crate::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus};
 
 type Client = RegistrationClient<Channel>;
 
-/// How the kubelet speaks to the registrar after GetInfo: over the same connection, or, where it has
+/// How the kubelet speaks to the registrar after GetInfo: over the same line, or, where it has
 /// closed that one, over one of its own for each word.
-enum Line {
-    Open(Client),
+enum Speaking {
+    On(Line),
     Apart,
 }
 
-impl Line {
-    async fn client(self, world: &World, path: &Path) -> Result<Client, Failed> {
+impl Speaking {
+    async fn line(self, world: &World, path: &Path) -> Result<Line, Failed> {
         match self {
-            Line::Open(client) => Ok(client),
-            Line::Apart => dial(world, path).await,
+            Speaking::On(line) => Ok(line),
+            Speaking::Apart => dial(world, path).await,
         }
     }
 }
 
+fn client(line: &Line) -> Client {
+    RegistrationClient::new(line.channel())
+}
+
 /// The kubelet's register operation. What comes after GetInfo differs between releases.
 pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result<(), Failed> {
-    let mut client = dial(world, path).await?;
-    let info = get_info(world, path, &mut client).await?;
-    let line = if world.faults().notify_apart {
-        drop(client);
-        Line::Apart
+    let line = dial(world, path).await?;
+    let info = get_info(world, path, &mut client(&line)).await?;
+    let speaking = if world.faults().notify_apart {
+        drop(line);
+        Speaking::Apart
     } else {
-        Line::Open(client)
+        Speaking::On(line)
     };
     if let Err(reason) = validate_plugin(world, path, &info) {
-        reject(world, path, &info, line, &reason).await?;
+        reject(world, path, &info, speaking, &reason).await?;
         return Err(Failed);
     }
 
@@ -78,15 +82,15 @@ pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result
             }
             let reason =
                 format!("RegisterPlugin error -- plugin registration failed with err: {error}");
-            reject(world, path, &info, line, &reason).await?;
+            reject(world, path, &info, speaking, &reason).await?;
             return if forgets { Err(Failed) } else { Ok(()) };
         }
     }
 
     let delay = world.faults().delay_before_notify;
     sleep(delay).await;
-    let client = line.client(world, path).await?;
-    let error = notify_registered(world, client).await.err();
+    let line = speaking.line(world, path).await?;
+    let error = notify_registered(world, line).await.err();
     let stands = error.is_none() || !forgets;
     world.ledger.write(Event::Notified {
         name: info.name,
@@ -112,7 +116,7 @@ pub(super) fn deregister(world: &World, path: &Path, plugin: &Plugin) {
 }
 
 /// grpc-go's blocking dial: a refused connect is tried again until the time is up.
-async fn dial(world: &World, path: &Path) -> Result<Client, Failed> {
+async fn dial(world: &World, path: &Path) -> Result<Line, Failed> {
     let timing = world.settings.timing;
     let user_agent = world.settings.release.user_agent();
     let redial = world.settings.release.redial(timing.redial);
@@ -121,7 +125,7 @@ async fn dial(world: &World, path: &Path) -> Result<Client, Failed> {
         let mut pause = timing.redial;
         loop {
             match channel::connect_as(path, user_agent, redial).await {
-                Ok(channel) => return channel,
+                Ok(line) => return line,
                 Err(error) => last = error.to_string(),
             }
             sleep(pause).await;
@@ -129,7 +133,7 @@ async fn dial(world: &World, path: &Path) -> Result<Client, Failed> {
         }
     };
     let dialled = timeout(timing.dial_timeout, tries).await;
-    dialled.map(RegistrationClient::new).map_err(|_| {
+    dialled.map_err(|_| {
         world.ledger.write(Event::DialFailed {
             path: path.to_owned(),
             error: last,
@@ -307,7 +311,7 @@ fn uninstall(world: &World, name: &str) -> bool {
     known.is_some_and(|driver| driver.installed)
 }
 
-async fn notify_registered(world: &World, mut client: Client) -> Result<(), String> {
+async fn notify_registered(world: &World, line: Line) -> Result<(), String> {
     let lost = {
         let mut faults = world.faults();
         let left = faults.lose_notify.checked_sub(1);
@@ -315,17 +319,16 @@ async fn notify_registered(world: &World, mut client: Client) -> Result<(), Stri
         left.is_some()
     };
     if lost {
-        drop(client);
         return Err("the connection was lost".to_owned());
     }
-    notify(world, &mut client, String::new()).await
+    notify(world, &mut client(&line), String::new()).await
 }
 
 async fn reject(
     world: &World,
     path: &Path,
     info: &PluginInfo,
-    line: Line,
+    speaking: Speaking,
     reason: &str,
 ) -> Result<(), Failed> {
     world.ledger.write(Event::Rejected {
@@ -333,8 +336,8 @@ async fn reject(
         path: path.to_owned(),
         error: reason.to_owned(),
     });
-    let mut client = line.client(world, path).await?;
-    let sent = notify(world, &mut client, reason.to_owned()).await;
+    let line = speaking.line(world, path).await?;
+    let sent = notify(world, &mut client(&line), reason.to_owned()).await;
     sent.map_err(|error| {
         world.ledger.write(Event::ErrorLine {
             text: format!(

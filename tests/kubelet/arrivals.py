@@ -2,7 +2,8 @@
 
 from check import check
 from container import eventually
-from host import DRIVER, UNIT
+from host import DRIVER, PROGRAM, UNIT
+from scene import PLUGINS_REGISTRY
 
 ZONE = {"topology.cucloud.test/zone": "z1", "topology.cucloud.test/rack": "r7"}
 
@@ -50,7 +51,7 @@ def drivers_with_a_table_and_drivers_without_are_all_registered(scene):
 @check
 def in_the_layout_of_node_driver_registrar_a_driver_is_registered_and_a_restart_costs_nothing(scene):
     # The socket in the kubelet's own directory, and the link beside it.
-    scene.begin('registry_dir = "/var/lib/kubelet/plugins_registry"\n')
+    scene.begin(f'registry_dir = "{PLUGINS_REGISTRY}"\n')
     driver = scene.driver()
     scene.registered(driver)
     with scene.row("our restart, in one directory", driver):
@@ -65,9 +66,9 @@ def the_command_line_of_node_driver_registrar_registers_a_driver_unchanged(scene
     scene.begin(start=False)
     driver = scene.driver()
     command = [
-        "systemd-run", "--quiet", "--unit=ndr", "--collect", "/usr/bin/node-storage-driver-registrar",
+        "systemd-run", "--quiet", "--unit=ndr", "--collect", PROGRAM,
         "--v=5", f"--csi-address={driver.socket}", f"--kubelet-registration-path={driver.socket}",
-        "--plugin-registration-path=/var/lib/kubelet/plugins_registry",
+        f"--plugin-registration-path={PLUGINS_REGISTRY}",
     ]
     listed = lambda: scene.cluster.csi_node().get(DRIVER) == driver.entry
     scene.run(*command)
@@ -78,9 +79,8 @@ def the_command_line_of_node_driver_registrar_registers_a_driver_unchanged(scene
         scene.systemctl("kill", "--signal=KILL", "ndr")
         eventually("it has ended", lambda: scene.show("ActiveState", unit="ndr")["ActiveState"] != "active")
         scene.run(*command)
-        scene.calm()
-        seen = scene.cluster.seen_since(mark)
-        assert not any(seen.values()) and listed(), seen
+        scene.nothing_since(mark)
+        assert listed(), scene.cluster.csi_node()
     finally:
         scene.systemctl("stop", "ndr")
     scene.wait_unlisted()

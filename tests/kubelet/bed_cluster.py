@@ -60,9 +60,8 @@ class BedCluster(KubeletUnit):
             "node_patches": written.count("Node"),
         }
 
-    def stumbled_since(self, mark):
-        lines = [fields["text"] for event, fields in self._kubelet.events()[mark:] if event == "ErrorLine"]
-        return [line for line in lines if "-reg.sock failed: " in line and "stat file " in line]
+    def lines_since(self, mark):
+        return [fields["text"] for event, fields in self._kubelet.events()[mark:] if event == "ErrorLine"]
 
     def said(self):
         return [str(event) for event in self._kubelet.events()[-40:]]

@@ -12,6 +12,7 @@ import threading
 import time
 
 from container import eventually
+from host import KUBELET
 from kubelet_unit import KubeletUnit
 
 NODE = "node-1"
@@ -21,8 +22,6 @@ ADDRESS = "192.0.2.1"
 PORT = 6443
 PROGRAMS = "/opt/kubernetes"
 HOME = "/srv/cluster"
-ROOT = "/var/lib/kubelet"
-PLUGINS_REGISTRY = f"{ROOT}/plugins_registry"
 CONTAINERD = "/run/containerd/containerd.sock"
 AUDIT = f"{HOME}/audit.log"
 LOG = "/var/log/kubelet.log"
@@ -55,7 +54,7 @@ COMMANDS = {
         f"--audit-log-path={AUDIT}",
     ],
     "kubelet": [
-        f"--root-dir={ROOT}",
+        f"--root-dir={KUBELET}",
         f"--kubeconfig={HOME}/kubeconfig",
         f"--hostname-override={NODE}",
         f"--node-ip={ADDRESS}",
@@ -234,7 +233,7 @@ class Cluster(KubeletUnit):
     def _registrations_since(self, mark):
         """The registrations that it began, less those that failed, for each driver."""
         registered = collections.Counter()
-        for line in self._since(LOG, mark).splitlines():
+        for line in self.lines_since(mark):
             if begun := re.search("Register new plugin with name: (.*) at endpoint: ", line):
                 registered[begun[1]] += 1
             elif failed := re.search('/([^/"]*)-reg.sock" failed.*plugin registration failed with err: ', line):
@@ -242,15 +241,13 @@ class Cluster(KubeletUnit):
                 registered[failed[1]] -= min(registered[failed[1]], 1)
         return registered
 
-    def stumbled_since(self, mark):
-        """Links that it looked at too early."""
-        lines = self._since(LOG, mark).splitlines()
-        return [line for line in lines if "-reg.sock failed: " in line and "stat file " in line]
+    def lines_since(self, mark):
+        return self._since(LOG, mark).splitlines()
 
     def said(self):
         """The end of what it wrote about plugins."""
         words = ("plugin_watcher", "csi_plugin", "operation_generator", "goroutinemap", "nodeinfomanager", "-reg.sock")
-        lines = self._since(LOG, {LOG: 0}).splitlines()
+        lines = self.lines_since({LOG: 0})
         return [line for line in lines if any(word in line for word in words)][-40:]
 
     def _writes_since(self, mark):

@@ -31,6 +31,10 @@ class KubeletUnit:
     def release_kubelet(self):
         self._signal("CONT")
 
+    def stumbled_since(self, mark):
+        """What its log says of links that it looked at too early."""
+        return [line for line in self.lines_since(mark) if "-reg.sock failed: " in line and "stat file " in line]
+
     def _is_active(self):
         return "=active" in self._systemctl("show", "--property=ActiveState", "kubelet").stdout
 

@@ -32,8 +32,7 @@ def a_link_that_is_deleted_is_put_back_and_the_driver_registered_again(scene):
         scene.wait_unlisted()
         scene.kill()
     with scene.row("link removed while the driver is down", driver, 1, 1, 4):
-        driver.stop()
-        scene.wait_status("the driver is missed", lambda status: "does not answer" in (status["reason"] or ""))
+        scene.lose(driver)
         scene.link().unlink()
         scene.wait_unlisted()
         driver.start()

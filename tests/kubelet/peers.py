@@ -52,8 +52,11 @@ class Server:
 
     def answer(self, method, message=b"", **more):
         """What a method is answered with from now on."""
-        self._answers[method] = {"Message": base64.b64encode(message).decode()} | more
+        self._set(method, message, **more)
         self._write_script()
+
+    def _set(self, method, message=b"", **more):
+        self._answers[method] = {"Message": base64.b64encode(message).decode()} | more
 
     def calls(self):
         """What was called so far, in order, with time and request."""
@@ -99,12 +102,12 @@ class Driver(Server):
         self._info = wire.string(1, node_id) + wire.number(2, limit)
         if topology:
             self._info += wire.embedded(3, segments)
-        self.answer("/csi.v1.Identity/GetPluginInfo", wire.string(1, self.name) + wire.string(2, "1.2.3"))
-        self.answer("/csi.v1.Identity/GetPluginCapabilities")
-        self.answer("/csi.v1.Identity/Probe")
-        self.answer("/csi.v1.Node/NodeGetCapabilities")
-        self.answer(PUBLISH, Mount=4)
-        self.answer(UNPUBLISH, Unmount=2)
+        self._set("/csi.v1.Identity/GetPluginInfo", wire.string(1, self.name) + wire.string(2, "1.2.3"))
+        self._set("/csi.v1.Identity/GetPluginCapabilities")
+        self._set("/csi.v1.Identity/Probe")
+        self._set("/csi.v1.Node/NodeGetCapabilities")
+        self._set(PUBLISH, Mount=4)
+        self._set(UNPUBLISH, Unmount=2)
         self.answer(NODE_GET_INFO, self._info)
 
     def fail_node_get_info(self):
@@ -133,5 +136,5 @@ class Plugin(Server):
         if endpoint:
             info += wire.string(3, endpoint)
         self.info = info + b"".join(wire.string(4, version) for version in versions)
-        self.answer(GET_INFO, self.info)
+        self._set(GET_INFO, self.info)
         self.answer(NOTIFY)

@@ -2,7 +2,9 @@
 
 from check import check
 from container import eventually
-from host import DRIVER, PLUGINS, UNIT
+from host import CONFIG, DRIVER, PLUGINS, UNIT
+from peers import NODE_GET_INFO
+from scene import is_silent
 
 
 def settled(scene, config=None):
@@ -27,11 +29,11 @@ def our_restart_crash_upgrade_and_reload_are_not_noticed(scene):
         assert scene.run("readlink", f"/proc/{scene.pid()}/exe").stdout == old
         assert scene.run("tail", "--bytes=7", f"/proc/{scene.pid()}/exe").stdout == "another"
     with scene.row("reload with another setting", driver):
-        scene.write("/etc/node-storage-driver-registrar/config.d/60-log.toml", '[log]\nlevel = "debug"\n')
+        scene.write(f"{CONFIG}/config.d/60-log.toml", '[log]\nlevel = "debug"\n')
         scene.systemctl("reload", UNIT)
     with scene.row("driver's id renamed in the configuration, reload", driver):
         table = f'[drivers.renamed]\ncsi_socket = "{driver.socket}"\n'
-        scene.write("/etc/node-storage-driver-registrar/config.d/50-test.toml", table)
+        scene.write(f"{CONFIG}/config.d/50-test.toml", table)
         scene.systemctl("reload", UNIT)
         scene.wait_phase("registered", "renamed")
 
@@ -39,12 +41,10 @@ def our_restart_crash_upgrade_and_reload_are_not_noticed(scene):
 @check
 def restarts_of_the_driver_are_not_noticed(scene):
     driver = settled(scene)
-    silent = lambda status: "does not answer" in (status["reason"] or "")
     with scene.row("driver restarts, same as before", driver):
-        driver.stop()
-        scene.wait_status("the driver is missed", silent)
+        scene.lose(driver)
         driver.start()
-        scene.wait_status("the driver is back", lambda status: not silent(status))
+        scene.wait_status("the driver is back", lambda status: not is_silent(status))
     with scene.row("driver's kill -9 and start", driver):
         driver.restart()
     with scene.row("driver's volume limit changes while it runs, our kill -9 and start", driver):
@@ -69,8 +69,7 @@ def a_kubelet_that_restarts_has_the_driver_again(scene):
         scene.systemctl("restart", UNIT)
         scene.cluster.start_kubelet()
     with scene.row("kubelet restarts while the driver is down", driver, registrations=1):
-        driver.stop()
-        scene.wait_status("the driver is missed", lambda status: "does not answer" in (status["reason"] or ""))
+        scene.lose(driver)
         scene.cluster.stop_kubelet()
         eventually("the link goes", lambda: not scene.link().is_symlink())
         scene.cluster.start_kubelet()
@@ -86,4 +85,4 @@ def a_driver_that_moves_to_another_directory_is_announced_once(scene):
         moved = scene.driver(directory="elsewhere", topology=driver.topology)
         endpoint = f"{PLUGINS}/elsewhere/csi.sock"
         scene.wait_status("the other socket is registered", lambda status: status["endpoint"] == endpoint)
-    assert moved.called("/csi.v1.Node/NodeGetInfo") >= 2, moved.calls()
+    assert moved.called(NODE_GET_INFO) >= 2, moved.calls()

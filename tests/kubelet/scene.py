@@ -9,11 +9,15 @@ from host import CONFIG, DRIVER, Host, KUBELET, PLUGINS, PROGRAM, REGISTRY, RUNT
 from peers import Driver
 
 PLUGINS_REGISTRY = f"{KUBELET}/plugins_registry"
-NAME = "node-storage-driver-registrar"
 
 # The registrar's shortest pause is 3 s, and the kubelet compares once a second: what has not happened by
 # then does not follow from what was done.
 QUIET = 4.5
+
+
+def is_silent(status):
+    """Whether the registrar says of a driver that it does not answer."""
+    return "does not answer" in (status["reason"] or "")
 
 
 class Scene(Host):
@@ -90,11 +94,11 @@ class Scene(Host):
         stumbled = self.cluster.stumbled_since(self._begun)
         assert not stumbled, stumbled
 
-    def wait_listed(self, driver, patience=60):
+    def wait_listed(self, driver):
         """The cluster has the driver as it is, and the registrar says so."""
         eventually(
             f"CSINode has {driver.name} with {driver.entry}",
-            lambda: self.cluster.csi_node().get(driver.name) == driver.entry, patience,
+            lambda: self.cluster.csi_node().get(driver.name) == driver.entry,
         )
         eventually(
             f"{driver.name} is registered",
@@ -103,6 +107,11 @@ class Scene(Host):
         assert self.cluster.node_ids()[driver.name] == driver.entry["node_id"], self.cluster.node_ids()
         labels = self.cluster.labels()
         assert driver.topology.items() <= labels.items(), labels
+
+    def lose(self, driver):
+        """Ends a registered driver, and waits until the registrar has noticed."""
+        driver.stop()
+        self.wait_status("the driver is missed", is_silent, driver.name)
 
     def wait_unlisted(self, name=DRIVER):
         eventually(f"CSINode lets go of {name}", lambda: name not in self.cluster.csi_node(), 15)
@@ -129,6 +138,12 @@ class Scene(Host):
             if last != (last := self.cluster.seen_since(mark)):
                 since = time.monotonic()
             time.sleep(0.2)
+
+    def nothing_since(self, mark):
+        """Neither the kubelet nor the cluster has noticed anything, and nothing follows."""
+        self.calm()
+        seen = self.cluster.seen_since(mark)
+        assert not any(seen.values()), seen
 
     @contextlib.contextmanager
     def row(self, words, driver, registrations=0, deregistrations=0, writes=0):

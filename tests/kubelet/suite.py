@@ -4,8 +4,6 @@
 import argparse
 import json
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,11 +24,6 @@ import watcher  # noqa: F401
 HERE = Path(__file__).parent
 
 
-def end(*_):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(1)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("binary", "programs", "server", "results"):
@@ -40,16 +33,11 @@ def main():
     parser.add_argument("--only", action="append", default=[], help="stories with these words")
     options = parser.parse_args()
 
-    # So that the container goes when we are told to, and is not left half gone when we are told twice.
-    signal.signal(signal.SIGTERM, end)
-    tar = subprocess.run(
-        [HERE.parent / "systemd/rootfs", "bookworm"], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
     nspawn = []
     if options.kubernetes:
         import volumes  # noqa: F401
         nspawn = [f"--bind-ro={options.kubernetes}:{PROGRAMS}"]
-    with Container(tar, nspawn) as container:
+    with Container("bookworm", nspawn) as container:
         container.boot()
         container.path(SERVER).parent.mkdir(parents=True)
         shutil.copy2(options.server, container.path(SERVER))

@@ -50,9 +50,7 @@ def a_pod_gets_its_volume_and_gives_it_back_over_restarts_of_ours_and_the_driver
         scene.kill()
         driver.restart()
         scene.wait_listed(driver)
-        scene.calm()
-        seen = api.seen_since(mark)
-        assert not any(seen.values()), seen
+        scene.nothing_since(mark)
     finally:
         api.request("DELETE", f"{PODS}/user")
     eventually("the pod is gone", lambda: api.get(f"{PODS}/user") is None)

@@ -46,17 +46,14 @@ class Case:
         self.link = self.path(f"{self.name}-reg.sock")
         self.socket = f"{HOME}/{self.name}/reg.sock"
 
-    def driver(self, start=True, name=None, **says):
-        name = name or self.name
-        driver = Driver(self._container, name, f"{HOME}/{name}/csi.sock", **says)
-        return self._add(driver, start)
+    def driver(self, **says):
+        return self._start(Driver(self._container, self.name, f"{HOME}/{self.name}/csi.sock", **says))
 
-    def plugin(self, start=True, socket=None, endpoint=None, **says):
+    def plugin(self, socket=None, endpoint=None, **says):
         socket = socket or self.socket
         endpoint = f"{HOME}/{self.name}/csi.sock" if endpoint is None else endpoint
         unit = f"plugin-{self.name}-{len(self._servers)}"
-        plugin = Plugin(self._container, unit, socket, self.name, endpoint, **says)
-        return self._add(plugin, start)
+        return self._start(Plugin(self._container, unit, socket, self.name, endpoint, **says))
 
     def both(self, **says):
         """A driver that works, and a registration socket for it that works."""
@@ -123,13 +120,13 @@ class Case:
         listed = "listed" if self.is_listed() else "not listed"
         return f"{_told(self.calls()[self._before:])}: {listed}"
 
-    def _add(self, server, start):
+    def _start(self, server):
         self._servers.append(server)
-        return server.start() if start else server
+        return server.start()
 
 
 def _words(call):
-    """A call in a word; of the kubelet's long sentences the part that says what it minds."""
+    """A call in a word."""
     names = {GET_INFO: "GetInfo", NODE_GET_INFO: "NodeGetInfo"}
     if call["Method"] != NOTIFY:
         return names.get(call["Method"], call["Method"])

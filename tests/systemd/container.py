@@ -17,15 +17,18 @@ PATIENCE = 60
 class Container:
     """One container. Ends with everything it made when the `with` block ends."""
 
-    def __init__(self, tar, options=(), environment=()):
-        """The options and the environment are systemd-nspawn's, beside those that it always has."""
-        self._tar = tar
+    def __init__(self, suite, options=()):
+        """A suite of Debian's; the options are systemd-nspawn's, beside those that it always has."""
+        self._suite = suite
         self._options = options
-        self._environment = dict(environment)
         self._nspawn = None
         self.leader = None
 
     def __enter__(self):
+        # So that it goes when we are told to, and is not left half gone when we are told twice.
+        signal.signal(signal.SIGTERM, _end)
+        rootfs = [Path(__file__).parent / "rootfs", self._suite]
+        tar = subprocess.run(rootfs, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         _sweep()
         self._dir = Path(tempfile.mkdtemp(prefix=f"nsdr-systemd-{os.getpid()}-"))
         self.root = self._dir / "root"
@@ -35,7 +38,7 @@ class Container:
         try:
             self.root.mkdir()
             subprocess.run(
-                ["tar", "-C", self.root, "-xf", self._tar, "--exclude=./dev/*"], check=True
+                ["tar", "-C", self.root, "-xf", tar, "--exclude=./dev/*"], check=True
             )
             # Debian's images for containers keep services from being started by packages.
             (self.root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
@@ -69,8 +72,7 @@ class Container:
             stdin=subprocess.DEVNULL,
             stdout=self._console,
             stderr=self._console,
-            env={"PATH": os.environ["PATH"], "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
-            | self._environment,
+            env={"PATH": os.environ["PATH"], "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
             start_new_session=True,
         )
         try:
@@ -172,6 +174,11 @@ def _pids(pid):
     except (FileNotFoundError, ProcessLookupError):
         return []
     return next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
+
+
+def _end(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
 
 
 def _sweep():

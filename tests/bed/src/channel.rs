@@ -64,7 +64,6 @@ pub(crate) async fn connect_as(
 }
 
 /// A connection that may be another one for the next call.
-#[derive(Clone)]
 pub(crate) struct Line(Arc<Mutex<Channel>>);
 
 impl Line {

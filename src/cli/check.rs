@@ -2,8 +2,8 @@
 
 use super::exit::complain;
 use crate::config::{Loaded, Settings};
-use crate::link::layout::{Layout, Slot};
-use crate::name::DriverName;
+use crate::disk::layout::{Layout, Slot};
+use crate::disk::name::DriverName;
 use crate::systemd::sandbox;
 
 /// What would be done.

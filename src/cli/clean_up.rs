@@ -13,15 +13,15 @@ use super::client::failed;
 use super::exit::{Exit, complain};
 use super::load;
 use crate::config::{LogLevel, LogSettings, LogTarget};
-use crate::link::layout::Layout;
-use crate::link::sweep::{Ours, Unclaimed, sweep};
-use crate::log;
-use crate::name::DriverName;
-use crate::printable::printable;
-use crate::reach::Reach;
-use crate::runtime::{self, RuntimeDir};
-use crate::state::State;
+use crate::disk::layout::Layout;
+use crate::disk::name::DriverName;
+use crate::disk::reach::Reach;
+use crate::disk::runtime_dir::{self, RuntimeDir};
+use crate::disk::sweep::{Ours, Unclaimed, sweep};
+use crate::os::text::printable;
+use crate::supervisor::state_file::State;
 use crate::supervisor::{found_now, names_of};
+use crate::systemd::log;
 
 /// What cannot be removed is told, as the daemon would tell it.
 const LOG: LogSettings = LogSettings {
@@ -31,7 +31,7 @@ const LOG: LogSettings = LogSettings {
 
 pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     log::init(&LOG).map_err(failed)?;
-    let path = runtime::locate(args.runtime_dir.as_deref());
+    let path = runtime_dir::locate(args.runtime_dir.as_deref());
     // Where there is no directory, no daemon runs. Where there is one, none starts meanwhile.
     let _lock = match path.is_dir() {
         true => Some(RuntimeDir::take_in_turn(&path).map_err(failed)?),
@@ -39,7 +39,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     };
     let mut ours = Ours::default();
     let mut layouts = Vec::new();
-    if let Some(state) = State::load(&runtime::state(&path)) {
+    if let Some(state) = State::load(&runtime_dir::state(&path)) {
         layouts.extend(state.layout);
         let names = state
             .drivers

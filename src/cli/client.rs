@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::args::{Args, DriverArgument};
 use super::exit::Exit;
-use crate::control::{Client, ClientError};
-use crate::runtime::{control_socket, locate};
+use crate::api::control::{Client, ClientError};
+use crate::disk::runtime_dir::{control_socket, locate};
 use crate::supervisor::Hand;
 
 pub(crate) fn reannounce(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {

@@ -6,17 +6,17 @@ use super::args::{Args, DoctorOptions};
 use super::client::{connect, failed, in_runtime};
 use super::exit::Exit;
 use super::load;
-use super::screen::Screen;
+use super::render::Screen;
 use super::status::is_gone;
+use crate::api::control::ClientError;
+use crate::cli::render::paint::{Paint, Tone};
+use crate::cli::render::wrap;
 use crate::config::Settings;
-use crate::control::ClientError;
+use crate::disk::reach::Reach;
+use crate::disk::runtime_dir::locate;
 use crate::doctor::{Diagnosis, Finding, Level, Patient};
-use crate::printable::printable;
-use crate::proto::control::Status;
-use crate::reach::Reach;
-use crate::runtime::locate;
-use crate::status::paint::{Paint, Tone};
-use crate::status::wrap;
+use crate::grpc::proto::control::Status;
+use crate::os::text::printable;
 
 /// What is printed as JSON.
 #[derive(Serialize)]

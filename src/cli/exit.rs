@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::api::control::ClientError;
 use crate::config::ConfigError;
-use crate::control::ClientError;
 
 /// Why a command did not succeed.
 #[derive(Debug)]

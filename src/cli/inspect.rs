@@ -7,20 +7,20 @@ use serde::Serialize;
 use super::args::{Args, InspectOptions};
 use super::client::{failed, in_runtime};
 use super::exit::{Exit, complain};
-use super::screen::Screen;
+use super::render::Screen;
 use super::status::is_gone;
 use super::{load, sources};
+use crate::api::metrics::Operations;
+use crate::cli::render::paint::{Paint, Tone};
 use crate::config::{SUN_PATH_MAX, Settings};
-use crate::csi::inquiry::Inquiry;
+use crate::csi::error::Trouble;
 use crate::csi::inspection::Inspection;
+use crate::csi::query::Inquiry;
 use crate::csi::rules::Breach;
-use crate::csi::trouble::Trouble;
-use crate::link::layout::Layout;
-use crate::metrics::Operations;
-use crate::name::DriverName;
-use crate::printable::{printable, printable_json};
-use crate::reach::Reach;
-use crate::status::paint::{Paint, Tone};
+use crate::disk::layout::Layout;
+use crate::disk::name::DriverName;
+use crate::disk::reach::Reach;
+use crate::os::text::{printable, printable_json};
 
 /// What is printed as JSON.
 #[derive(Serialize)]

@@ -7,14 +7,11 @@ mod client;
 mod completions;
 mod doctor;
 mod exit;
-mod import_ndr;
 mod inspect;
 mod ndr;
+mod render;
 mod run;
-mod screen;
-mod spelling;
 mod status;
-mod unit_file;
 mod wait;
 
 use std::ffi::OsString;
@@ -26,12 +23,12 @@ use clap::{CommandFactory, Parser};
 use self::args::{Args, Command};
 use self::exit::{Exit, complain};
 use self::ndr::NdrFlags;
-use self::screen::Screen;
-use self::spelling::Spelled;
+use self::ndr::spelling::Spelled;
+use self::render::Screen;
 use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
-use crate::kubelet_root::{self, KubeletRoot, Why};
-use crate::runtime;
-use crate::state::State;
+use crate::disk::runtime_dir;
+use crate::kubelet::root::{self, KubeletRoot, Why};
+use crate::supervisor::state_file::State;
 use crate::systemd::main_pids_of_kubelets;
 
 /// The command line as clap knows it, for the man page and the completions.
@@ -41,7 +38,7 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with these arguments, the first of them its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Spelled { arguments, ignored } = spelling::respell(arguments);
+    let Spelled { arguments, ignored } = ndr::spelling::respell(arguments);
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => return exit::usage(&error),
@@ -81,7 +78,7 @@ fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Command::Reload => client::reload(args),
         Command::CleanUp => clean_up::clean_up(args),
         Command::Completions(argument) => completions::completions(argument.shell),
-        Command::ImportNdr(options) => import_ndr::import(options),
+        Command::ImportNdr(options) => ndr::import::import(options),
     }
 }
 
@@ -92,21 +89,21 @@ fn load(args: &Args) -> Result<Loaded, ConfigError> {
         complain(&format!("warning: {warning}"));
     }
     if loaded.needs_kubelet_root() {
-        let runtime = runtime::locate(args.runtime_dir.as_deref());
+        let runtime = runtime_dir::locate(args.runtime_dir.as_deref());
         let KubeletRoot { path, why } = find_root(root_before(&runtime), None);
         loaded.resolve_kubelet_root(path, why.to_string())?;
     }
     Ok(loaded)
 }
 
-/// The root of this node's kubelet; see [`kubelet_root::find`].
+/// The root of this node's kubelet; see [`root::find`].
 fn find_root(called: Option<KubeletRoot>, known: Option<KubeletRoot>) -> KubeletRoot {
-    kubelet_root::find(called, known, main_pids_of_kubelets)
+    root::find(called, known, main_pids_of_kubelets)
 }
 
 /// The root of the kubelet that last called a run with this runtime directory.
 fn root_before(runtime: &Path) -> Option<KubeletRoot> {
-    let (path, kubelet) = State::kubelet_root(&runtime::state(runtime))?;
+    let (path, kubelet) = State::kubelet_root(&runtime_dir::state(runtime))?;
     let why = match kubelet.filter(|kubelet| kubelet.is_running()) {
         Some(kubelet) => Why::Called { pid: kubelet.pid },
         None => Why::Before,

@@ -10,12 +10,13 @@ use super::args::Args;
 use super::exit::Exit;
 use super::ndr::NdrFlags;
 use super::{find_root, root_before, set_log_level};
+use crate::api::{control, http};
 use crate::config::{self, Overrides, Settings, Sources};
-use crate::kubelet_root::{KubeletRoot, Why};
-use crate::runtime::{self, RuntimeDir, RuntimeError};
+use crate::disk::runtime_dir::{self, RuntimeDir, RuntimeError};
+use crate::kubelet::root::{KubeletRoot, Why};
 use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
-use crate::{control, http, log, systemd};
+use crate::systemd::{self, log};
 
 pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(), Exit> {
     if flags.probes() {
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
         .map_err(|error| Exit::Usage(error.to_string()))?;
     set_log_level(args, &mut sources);
     let known = RefCell::new(None);
-    let usual = runtime::locate(args.runtime_dir.as_deref());
+    let usual = runtime_dir::locate(args.runtime_dir.as_deref());
     let settings = settle(&sources, &known, &usual).map_err(Exit::Config)?;
     let log = log::init(&settings.log).map_err(failed)?;
     say(known.borrow().as_ref());
@@ -65,9 +66,9 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
 /// The runtime directory. With flags alone it is one for this driver, and may be missing: a
 /// container has what it is given.
 fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, RuntimeError> {
-    let named = runtime::named(args.runtime_dir.as_deref());
+    let named = runtime_dir::named(args.runtime_dir.as_deref());
     if named.is_some() || args.config.is_some() || !flags.name_a_driver() {
-        let path = named.unwrap_or_else(runtime::usual);
+        let path = named.unwrap_or_else(runtime_dir::usual);
         return RuntimeDir::take_in_turn(&path).map(Some);
     }
     match RuntimeDir::take_in_turn(&flags.runtime_dir()) {
@@ -129,7 +130,7 @@ async fn serve(
     reread: impl Fn() -> Result<Settings, String> + Send + 'static,
 ) -> Result<(), Exit> {
     let (orders, taken) = mpsc::channel(4);
-    let _signals = crate::task::Task::spawn(Signals::new().map_err(failed)?.pass_on(orders));
+    let _signals = crate::os::task::Task::spawn(Signals::new().map_err(failed)?.pass_on(orders));
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         drivers = settings.drivers.len(),

@@ -10,9 +10,10 @@ use tokio::time::sleep;
 use super::args::{Args, StatusOptions};
 use super::client::{connect, failed, in_runtime};
 use super::exit::Exit;
-use super::screen::Screen;
-use crate::proto::control::Status;
-use crate::status;
+use super::render::Screen;
+use crate::api::{age, status};
+use crate::cli::render::table;
+use crate::grpc::proto::control::Status;
 
 pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
     in_runtime(async {
@@ -74,10 +75,7 @@ async fn end(interrupt: &mut Signal, terminate: &mut Signal) {
 fn pause(shown: Option<&Status>) -> Duration {
     let now = Timestamp::now();
     let young = shown.is_some_and(|status| {
-        let mut ages = status
-            .drivers
-            .iter()
-            .map(|driver| status::age(&driver.since, now));
+        let mut ages = status.drivers.iter().map(|driver| age(&driver.since, now));
         ages.any(|age| age.ends_with('s'))
     });
     Duration::from_secs(if young { 1 } else { 60 })
@@ -88,7 +86,7 @@ fn text(status: &Status, json: bool, screen: &Screen) -> Result<String, Exit> {
         return status::json(status).map_err(failed);
     }
     let now = Timestamp::now();
-    Ok(status::table(status, screen.width(), now, screen.paint()))
+    Ok(table(status, screen.width(), now, screen.paint()))
 }
 
 /// Whoever read our output has left, as `head` does; there is nobody to complain to.

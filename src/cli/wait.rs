@@ -7,9 +7,9 @@ use tokio::time::{sleep, timeout};
 use super::args::{Args, WaitOptions, WaitState};
 use super::client::{connect, in_runtime};
 use super::exit::Exit;
-use crate::control::ClientError;
+use crate::api::control::ClientError;
 use crate::driver::phase::Phase;
-use crate::proto::control::{Driver, Status};
+use crate::grpc::proto::control::{Driver, Status};
 
 /// How often a daemon that is not there yet is looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -12,7 +12,7 @@ use super::layer::Layer;
 use super::literal;
 use super::origin::Origin;
 use super::service_link::is_service_link;
-use crate::printable::printable;
+use crate::os::text::printable;
 
 const PREFIX: &str = "NSDR_";
 const BETWEEN: &str = "__";

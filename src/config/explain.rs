@@ -10,7 +10,7 @@ use super::literal;
 use super::origin::Origin;
 use super::value::{Listen, RootDir};
 use super::{Loaded, Settings};
-use crate::columns::{columns, padded};
+use crate::os::columns::{columns, padded};
 
 /// Comments start in one column, unless a line is longer than this.
 const COLUMN_MAX: usize = 76;

@@ -11,7 +11,7 @@ use figment::value::Dict;
 use super::error::Problem;
 use super::layer::Layer;
 use super::origin::Origin;
-use crate::printable::printable;
+use crate::os::text::printable;
 
 const DROP_INS: &str = "config.d";
 

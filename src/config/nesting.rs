@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-use crate::directory::inode;
+use crate::disk::directory::inode;
 
 /// A plugins_registry has next to no directories; a mount may show a whole file system in it.
 const WALK_MAX: usize = 256;

@@ -10,7 +10,7 @@ use figment::value::{Dict, Value};
 use super::error::Problem;
 use super::key::Key;
 use super::layer::Layer;
-use crate::printable::printable;
+use crate::os::text::printable;
 
 /// One place that values come from.
 #[derive(Clone, Debug, PartialEq, Eq)]

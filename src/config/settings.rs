@@ -12,7 +12,7 @@ use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
 use super::word::{LogLevel, LogTarget, OnStop, ReadyWhen};
-use crate::directory;
+use crate::disk::directory;
 
 /// Where most kubelets live.
 pub(super) const KUBELET_ROOT: &str = "/var/lib/kubelet";

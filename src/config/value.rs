@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-use crate::name::{DriverName, NameError};
+use crate::disk::name::{DriverName, NameError};
 
 /// The longest path of a Unix socket: `sun_path` has 108 bytes, the last of them NUL.
 pub const SUN_PATH_MAX: usize = 107;

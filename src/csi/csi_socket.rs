@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::exposure::{self, Exposure};
-use super::trouble::Trouble;
+use super::error::Trouble;
+use super::trust::{self, Exposure};
 use crate::config::SUN_PATH_MAX;
-use crate::directory::{self, is_missing};
-use crate::identity::Identity;
+use crate::disk::directory::{self, is_missing};
+use crate::disk::identity::Identity;
 
 /// The place of a driver's socket.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl CsiSocket {
             Ok(None) => Ok(()),
             Ok(Some(exposure)) => Err(Trouble::Exposed {
                 exposure,
-                strangers: exposure::strangers(&self.path).map(Box::new),
+                strangers: trust::strangers(&self.path).map(Box::new),
             }),
             // Then the socket itself cannot be looked at, and that says why.
             Err(_) => Ok(()),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-use super::answer::{Answer, Change, LONGEST_NODE_ID};
 use super::rules;
 use crate::config::{SUN_PATH_MAX, Settings};
-use crate::fuzz::Fuzz;
-use crate::link::layout::Layout;
-use crate::printable::garbles;
-use crate::proto::csi::{GetPluginInfoResponse, NodeGetInfoResponse};
+use crate::disk::layout::Layout;
+use crate::driver::answer::{Answer, Change, LONGEST_NODE_ID};
+use crate::grpc::proto::csi::{GetPluginInfoResponse, NodeGetInfoResponse};
+use crate::os::fuzz::Fuzz;
+use crate::os::text::garbles;
 
 /// In an input, between the bytes of GetPluginInfo's answer and those of NodeGetInfo's.
 const BORDER: &[u8] = b"|--|";

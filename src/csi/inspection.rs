@@ -6,20 +6,20 @@ use std::time::Duration;
 use serde::Serialize;
 use tonic::Code;
 
-use super::answer::{AnswerError, LONGEST_NODE_ID};
-use super::inquiry::{Asked, Inquiry, NODE_GET_INFO, identity_client, node_client};
+use super::error::Trouble;
+use super::query::{Asked, Inquiry, NODE_GET_INFO, identity_client, node_client};
 use super::rules::{self, Breach};
-use super::trouble::Trouble;
+use crate::disk::name::DriverName;
+use crate::driver::answer::{AnswerError, LONGEST_NODE_ID};
 use crate::grpc::client::Channel;
-use crate::name::DriverName;
-use crate::printable::printable;
-use crate::proto::csi::node_service_capability::Type as NodeType;
-use crate::proto::csi::plugin_capability::Type as PluginType;
-use crate::proto::csi::{
+use crate::grpc::proto::csi::node_service_capability::Type as NodeType;
+use crate::grpc::proto::csi::plugin_capability::Type as PluginType;
+use crate::grpc::proto::csi::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
     GetPluginInfoResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
     NodeGetInfoRequest, NodeGetInfoResponse, ProbeRequest, ProbeResponse,
 };
+use crate::os::text::printable;
 
 const TOPOLOGY: &str = "VOLUME_ACCESSIBILITY_CONSTRAINTS";
 

@@ -1,13 +1,12 @@
 //! The driver's side: who the driver is, and whether it is still there.
 
-pub mod answer;
-pub(crate) mod contact;
 pub(crate) mod csi_socket;
-pub(crate) mod exposure;
+pub(crate) mod error;
 #[cfg(test)]
 mod fuzz;
-pub(crate) mod inquiry;
 pub(crate) mod inspection;
+pub(crate) mod limiter;
+pub(crate) mod monitor;
+pub(crate) mod query;
 pub(crate) mod rules;
-pub(crate) mod trouble;
-pub(crate) mod turns;
+pub(crate) mod trust;

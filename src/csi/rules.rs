@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::printable::printable;
+use crate::os::text::printable;
 
 /// Of a topology's key, each part, and of its value.
 const LONGEST: usize = 63;

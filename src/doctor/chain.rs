@@ -7,11 +7,11 @@ use super::csi_socket::{ask, exposed};
 use super::kubelets::Kubelets;
 use super::{Finding, Patient};
 use crate::config::DriverSettings;
-use crate::csi::answer::Answer;
-use crate::directory;
+use crate::disk::directory;
+use crate::disk::layout::{Layout, Slot};
+use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::link::layout::{Layout, Slot};
-use crate::proto::control::{Cause, Driver};
+use crate::grpc::proto::control::{Cause, Driver};
 
 const JOURNAL: &str = "journalctl -u node-storage-driver-registrar";
 

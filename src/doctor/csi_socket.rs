@@ -5,15 +5,15 @@ use std::path::Path;
 use humantime::format_duration;
 
 use super::{AS_ROOT, Finding};
+use crate::api::metrics::Operations;
 use crate::config::DriverSettings;
-use crate::csi::answer::{Answer, AnswerError};
-use crate::csi::exposure::Exposure;
-use crate::csi::inquiry::{Inquiry, NODE_GET_INFO};
-use crate::csi::trouble::Trouble;
-use crate::directory;
-use crate::metrics::Operations;
-use crate::proto::control::{Cause, Driver};
-use crate::reach::Reach;
+use crate::csi::error::Trouble;
+use crate::csi::query::{Inquiry, NODE_GET_INFO};
+use crate::csi::trust::Exposure;
+use crate::disk::directory;
+use crate::disk::reach::Reach;
+use crate::driver::answer::{Answer, AnswerError};
+use crate::grpc::proto::control::{Cause, Driver};
 
 /// Where a finding is about who may write to the way to a driver.
 const PLUGIN_DIRECTORY: &str = "plugin directory";

@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access, getuid};
 use super::csi_socket::exposed;
 use super::kubelets::Kubelets;
 use super::{AS_ROOT, Finding, Patient};
-use crate::directory::{self, is_missing};
+use crate::disk::directory::{self, is_missing};
 
 pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
     let settings = &patient.settings;

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Finding, Patient};
-use crate::kubelet::Signs;
-use crate::kubelet_root::{KubeletRoot, Running, agreed, is_same, running};
+use crate::kubelet::root::{KubeletRoot, Running, agreed, is_same, running};
+use crate::os::process::Signs;
 use crate::systemd::main_pids_of_kubelets;
 
 /// What was found in /proc.

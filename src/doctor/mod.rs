@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use self::kubelets::Kubelets;
+use crate::api::control::ClientError;
 use crate::config::Settings;
-use crate::control::ClientError;
+use crate::disk::layout::Layout;
+use crate::disk::name::DriverName;
+use crate::disk::reach::Reach;
 use crate::driver::phase::Phase;
-use crate::link::layout::Layout;
-use crate::name::DriverName;
-use crate::proto::control::{Driver, Status};
-use crate::reach::Reach;
+use crate::grpc::proto::control::{Driver, Status};
 use crate::supervisor::found_now;
 
 /// What mends that we may not look.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::{Finding, Patient};
-use crate::runtime::last_holder;
+use crate::disk::runtime_dir::last_holder;
 use crate::systemd::sandbox::kept_by_the_unit;
 
 const MEND: &str =

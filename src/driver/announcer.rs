@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::{CALL_CHECK, Calling};
-use crate::backoff::Backoff;
-use crate::kubelet::Process;
-use crate::moment::Moment;
+use crate::os::backoff::Backoff;
+use crate::os::clock::Moment;
+use crate::os::process::Process;
 
 /// A kubelet registers within about a second of the link; this is when it is late.
 const UNCALLED: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(30));

@@ -1,12 +1,12 @@
 //! What happens to a driver, and what is done about it.
 
 use super::Terms;
-use crate::csi::answer::Answer;
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::link::layout::Slot;
-use crate::link::obstacle::Obstacle;
-use crate::name::DriverName;
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::disk::name::DriverName;
+use crate::disk::obstacle::Obstacle;
+use crate::driver::answer::Answer;
+use crate::os::process::Process;
 
 /// Whom a kubelet calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,9 +7,9 @@
 use super::announcer::Announcer;
 use super::pace::Pace;
 use super::{Contact, Driver, Registration, Standing, Why};
-use crate::identity::Identity;
-use crate::link::layout::Slot;
-use crate::moment::Moment;
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::os::clock::Moment;
 
 /// What a driver leaves with its name.
 #[derive(Debug)]

@@ -8,15 +8,16 @@
 //! Nothing here does I/O or reads a clock. `docs/state-machine.md` draws it.
 
 mod announcer;
+pub(crate) mod answer;
 pub(crate) mod event;
-pub(crate) mod footing;
+pub(crate) mod file_state;
 mod handover;
 mod pace;
 pub(crate) mod phase;
 mod reason;
 mod record;
 mod refusal;
-mod standing;
+mod registration_state;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -25,22 +26,22 @@ use std::time::Duration;
 
 use self::announcer::Announcer;
 pub(crate) use self::event::{Calling, Effect, Event, Seen};
-use self::footing::Footing;
+use self::file_state::Footing;
 use self::pace::Pace;
 use self::phase::Phase;
 pub(crate) use self::record::Record;
 #[cfg(test)]
 pub(crate) use self::record::Registered;
 pub(crate) use self::refusal::Refusal;
-pub(crate) use self::standing::Terms;
-use self::standing::{Registration, Standing, Why};
-use crate::csi::answer::{Answer, Change};
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::link::layout::Slot;
-use crate::link::obstacle::Obstacle;
-use crate::moment::Moment;
-use crate::name::DriverName;
+pub(crate) use self::registration_state::Terms;
+use self::registration_state::{Registration, Standing, Why};
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::disk::name::DriverName;
+use crate::disk::obstacle::Obstacle;
+use crate::driver::answer::{Answer, Change};
+use crate::os::clock::Moment;
+use crate::os::process::Process;
 
 /// How soon it is looked again whether a call that is in the way has ended.
 const CALL_CHECK: Duration = Duration::from_secs(3);

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
-use crate::moment::Moment;
+use crate::os::backoff::Backoff;
+use crate::os::clock::Moment;
 
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 /// The first change is announced at once, and the next ones so long after the last.

@@ -1,7 +1,7 @@
 //! Why a driver is where it is, in words for the one who has to act.
 
 use super::{Contact, Driver, Owed, Standing, Why, Withdrawal};
-use crate::csi::answer::Change;
+use crate::driver::answer::Change;
 use crate::driver::phase::Phase;
 
 impl Driver {

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Driver, Registration, Standing, Terms, Withdrawal};
-use crate::csi::answer::Answer;
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::link::layout::Slot;
-use crate::moment::Moment;
-use crate::name::DriverName;
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::disk::name::DriverName;
+use crate::driver::answer::Answer;
+use crate::os::clock::Moment;
+use crate::os::process::Process;
 
 /// A driver as it is written down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

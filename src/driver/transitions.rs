@@ -8,12 +8,12 @@ use super::{
     CALL_CHECK, Calling, Contact, Driver, Effect, Owed, Registration, Rule, Seen, Standing, Terms,
     Why, Withdrawal,
 };
-use crate::csi::answer::{Answer, Change};
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::link::layout::Slot;
-use crate::link::obstacle::Obstacle;
-use crate::moment::Moment;
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::disk::obstacle::Obstacle;
+use crate::driver::answer::{Answer, Change};
+use crate::os::clock::Moment;
+use crate::os::process::Process;
 
 /// The kubelet de-registers by the driver's name within a second of a link's end. A link with
 /// another name, or a driver with another name, waits until that is over.

@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-use crate::printable::printable;
+use crate::os::text::printable;
 
 /// What a client sends as `:authority`; a Unix socket has no better name.
 const ORIGIN: &str = "http://localhost";

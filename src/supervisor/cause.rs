@@ -1,11 +1,11 @@
 //! What is wrong with a driver, as a code that programs tell apart.
 
-use super::entry::Entry;
-use crate::csi::trouble::Trouble;
+use super::runner::Entry;
+use crate::csi::error::Trouble;
+use crate::disk::obstacle::Obstacle;
 use crate::driver::Refusal;
 use crate::driver::phase::Phase;
-use crate::link::obstacle::Obstacle;
-use crate::proto::control::Cause;
+use crate::grpc::proto::control::Cause;
 
 impl Entry {
     /// The code that goes with the reason.

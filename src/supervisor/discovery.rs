@@ -6,15 +6,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::schedule::Schedule;
+use super::timers::Schedule;
 use super::{DriverId, Report, Subject, Supervisor, tell};
 use crate::config::Settings;
-use crate::directory::is_missing;
+use crate::disk::directory::is_missing;
+use crate::disk::reach::Reach;
 use crate::driver::Record;
-use crate::moment::Moment;
-use crate::printable::garbles;
-use crate::reach::Reach;
-use crate::task::Task;
+use crate::os::clock::Moment;
+use crate::os::task::Task;
+use crate::os::text::garbles;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
 /// late mount takes less.

@@ -8,21 +8,21 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::time::sleep;
 
-use super::entry::{link_place, socket_place};
-use super::leftovers::remember;
+use super::removals::remember;
+use super::runner::{link_place, socket_place};
 use super::{DriverId, Leased, Report, Supervisor, tell};
-use crate::backoff::Backoff;
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::disk::link::Published;
+use crate::disk::name::DriverName;
+use crate::disk::obstacle::Obstacle;
+use crate::disk::socket::{Knock, knock};
+use crate::disk::sweep::dead_socket;
 use crate::driver::{Effect, Event, Seen};
-use crate::identity::Identity;
-use crate::journal::message_id;
-use crate::link::layout::Slot;
-use crate::link::obstacle::Obstacle;
-use crate::link::place::Published;
-use crate::link::sweep::dead_socket;
-use crate::name::DriverName;
-use crate::registration::Service;
-use crate::socket::{Knock, knock};
-use crate::task::Task;
+use crate::kubelet::endpoint::Service;
+use crate::os::backoff::Backoff;
+use crate::os::task::Task;
+use crate::systemd::journal::message_id;
 
 /// How soon an owner that closed our connection is called again.
 const CALL_AGAIN: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_secs(1));

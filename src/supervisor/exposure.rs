@@ -2,7 +2,7 @@
 //! served, and the operator is told.
 
 use super::{DriverId, Supervisor};
-use crate::csi::exposure::Exposure;
+use crate::csi::trust::Exposure;
 
 impl Supervisor {
     /// Looks at the way to the socket of a driver that is named. One that was found is refused by the

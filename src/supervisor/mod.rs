@@ -3,25 +3,25 @@
 //! One task owns all of it. Contacts, registration desks and watchers of processes run beside it
 //! and send [`Report`]s; nothing else changes a driver's state.
 
-mod beginning;
 mod cause;
-mod changes;
+mod commands;
 mod discovery;
 mod effects;
-mod ending;
-mod entry;
 mod exposure;
-mod kubelets;
 mod lease;
-mod leftovers;
+mod observe;
+mod output;
+mod removals;
 mod renaming;
 mod reports;
-mod requests;
+mod runner;
 mod runtime;
-mod schedule;
-mod telling;
+mod shutdown;
+mod startup;
+pub(crate) mod state_file;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -31,33 +31,33 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::beginning::names_of;
+pub(crate) use self::commands::{Hand, Request};
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
-use self::entry::{Entry, Followed};
-use self::kubelets::Kubelets;
 use self::lease::Leased;
-use self::leftovers::Leftovers;
+use self::removals::Leftovers;
 pub(crate) use self::reports::Report;
 use self::reports::tell;
-pub(crate) use self::requests::{Hand, Request};
-use self::schedule::Schedule;
+use self::runner::{Entry, Followed};
+pub(crate) use self::startup::names_of;
+use self::timers::Schedule;
+use crate::api::metrics::Metrics;
 use crate::config::{Listen, Settings};
-use crate::csi::contact::Contact;
-use crate::csi::turns::Turns;
-use crate::descriptors::Descriptors;
-use crate::driver::footing::Pace;
+use crate::csi::limiter::Turns;
+use crate::csi::monitor::Contact;
+use crate::disk::layout::Layout;
+use crate::disk::name::DriverName;
+use crate::disk::reach::Reach;
+use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
+use crate::disk::sweep::Unclaimed;
+use crate::disk::watch::{Change, Watcher};
+use crate::driver::file_state::Pace;
 use crate::driver::{Calling, Event};
-use crate::link::layout::Layout;
-use crate::link::sweep::Unclaimed;
-use crate::memory;
-use crate::metrics::Metrics;
-use crate::moment::Moment;
-use crate::name::DriverName;
-use crate::reach::Reach;
-use crate::runtime::{RuntimeDir, RuntimeError};
-use crate::systemd::notifier::Notifier;
-use crate::watch::{Change, Watcher};
+use crate::kubelet::known::Kubelets;
+use crate::os::clock::Moment;
+use crate::os::memory;
+use crate::os::rlimit::Descriptors;
+use crate::systemd::notify::Notifier;
 
 /// How soon systemd is told again what it had no room for: many units start with us at a boot.
 const TELL_AGAIN: Duration = Duration::from_millis(50);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::{DriverId, Followed, Subject, Supervisor};
-use crate::name::DriverName;
-use crate::state::{Origin, Written};
+use crate::disk::name::DriverName;
+use crate::supervisor::state_file::{Origin, Written};
 
 /// What is known of a driver by which it may be found under another id.
 struct Known {

@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use super::cause::of_trouble;
 use super::lease::Lease;
 use super::{DriverId, Entry, QUIET, Request, Supervisor};
-use crate::csi::answer::Answer;
-use crate::csi::contact::Heard;
-use crate::csi::trouble::Trouble;
+use crate::csi::error::Trouble;
+use crate::csi::monitor::Heard;
+use crate::driver::answer::Answer;
 use crate::driver::{Event, Terms};
-use crate::journal::message_id;
-use crate::kubelet::Process;
-use crate::proto::control::Cause;
-use crate::registration::desk::{Asked, Call, Outcome, Told};
+use crate::grpc::proto::control::Cause;
+use crate::kubelet::endpoint::session::{Asked, Call, Outcome, Told};
+use crate::os::process::Process;
+use crate::systemd::journal::message_id;
 
 /// Reports taken in before anything is written down: one write serves many.
 const BATCH: usize = 256;

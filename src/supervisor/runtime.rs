@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{DriverId, Supervisor};
-use crate::control::{Client, ClientError};
+use crate::api::control::{Client, ClientError};
+use crate::disk::runtime_dir::{self, RuntimeError};
+use crate::disk::socket::{Knock, knock, listener};
 use crate::driver::Record;
-use crate::runtime::{self, RuntimeError};
-use crate::socket::{Knock, knock, listener};
 
 /// How long another instance, which has just taken the lock, may take to listen.
 const HANDOVER: Duration = Duration::from_secs(5);
@@ -107,7 +107,7 @@ impl Supervisor {
 
 /// The instance that holds the directory, as soon as it listens there.
 async fn successor(runtime: &Path) -> Option<Client> {
-    let socket = runtime::control_socket(runtime);
+    let socket = runtime_dir::control_socket(runtime);
     let coming = async {
         // Our own socket may still be there.
         while !is_served_by_the_holder(runtime, &socket) {
@@ -125,7 +125,7 @@ async fn successor(runtime: &Path) -> Option<Client> {
 }
 
 fn is_served_by_the_holder(runtime: &Path, socket: &Path) -> bool {
-    let holder = runtime::last_holder(runtime).filter(|pid| *pid != std::process::id());
+    let holder = runtime_dir::last_holder(runtime).filter(|pid| *pid != std::process::id());
     match knock(socket) {
         Knock::Alive(Some(stream)) => holder.is_some() && listener(&stream) == holder,
         _ => false,

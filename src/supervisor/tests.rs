@@ -13,14 +13,14 @@ use tokio::time::{advance, sleep, timeout};
 
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
-use crate::csi::answer::Answer;
+use crate::disk::identity::Identity;
+use crate::disk::layout::{Layout, Slot};
+use crate::disk::name::DriverName;
+use crate::disk::runtime_dir::RuntimeDir;
+use crate::driver::answer::Answer;
 use crate::driver::{Event, Record, Registered, Terms};
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::link::layout::{Layout, Slot};
-use crate::name::DriverName;
-use crate::runtime::RuntimeDir;
-use crate::state::{Origin, State, Written};
+use crate::os::process::Process;
+use crate::supervisor::state_file::{Origin, State, Written};
 
 const ID: &str = "a.test";
 /// Generous: the machine may be busy with other tests.

@@ -2,8 +2,10 @@
 
 mod bus;
 pub(crate) mod job;
+pub(crate) mod journal;
+pub(crate) mod log;
 mod main_pid;
-pub(crate) mod notifier;
+pub(crate) mod notify;
 pub(crate) mod sandbox;
 
 use std::env;

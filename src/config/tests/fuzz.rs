@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStringExt;
 
 use super::*;
-use crate::fuzz::Fuzz;
+use crate::os::fuzz::Fuzz;
 
 const KEYS: &[&str] = &[
     "plugins_dir = ",

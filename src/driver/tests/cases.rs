@@ -6,12 +6,12 @@ use super::scenario::{
     KUBELET, NOW, STRANGER, Tried, answer, in_phase, letters, registered, terms,
 };
 use super::table::events;
-use crate::csi::answer::Answer;
+use crate::disk::identity::Identity;
+use crate::disk::obstacle::Obstacle;
+use crate::driver::answer::Answer;
 use crate::driver::phase::Phase::*;
 use crate::driver::{Calling, Driver, Event, Seen, Terms};
-use crate::identity::Identity;
-use crate::link::obstacle::Obstacle;
-use crate::moment::Moment;
+use crate::os::clock::Moment;
 
 #[test]
 fn an_announcement_that_is_owed_waits_for_a_call_to_end() {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::scenario::{NOW, Tried, answer, in_phase, letters, registered};
-use crate::csi::answer::Answer;
+use crate::driver::answer::Answer;
 use crate::driver::phase::Phase::*;
 use crate::driver::{Calling, Driver, Event};
-use crate::moment::Moment;
+use crate::os::clock::Moment;
 
 const TICK: Event = Event::Ticked {
     kubelet_there: true,

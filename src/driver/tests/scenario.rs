@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::csi::answer::Answer;
+use crate::disk::identity::Identity;
+use crate::disk::name::DriverName;
+use crate::disk::obstacle::Obstacle;
+use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::driver::{Driver, Effect, Event, Terms};
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::link::obstacle::Obstacle;
-use crate::moment::Moment;
-use crate::name::DriverName;
+use crate::os::clock::Moment;
+use crate::os::process::Process;
 
 pub(super) const KUBELET: Process = Process {
     pid: 7,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::scenario::{KUBELET, NOW, STRANGER, Tried, answer, in_phase, letters, name, registered};
-use crate::csi::answer::Answer;
+use crate::disk::identity::Identity;
+use crate::driver::answer::Answer;
 use crate::driver::phase::Phase::{self, *};
 use crate::driver::{Calling, Driver, Event, Seen};
-use crate::identity::Identity;
 
 /// Names of what a table's row applies.
 pub(super) fn events(row: &str, driver: &Driver) -> Event {

@@ -3,7 +3,7 @@
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
-use crate::fuzz::Fuzz;
+use crate::os::fuzz::Fuzz;
 
 const WORDS: &[&str] = &[
     "l\x02\0\x01",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::world::Disk;
-use crate::moment::Moment;
+use crate::os::clock::Moment;
 
 const BACKOFF: Duration = Duration::from_secs(1);
 

@@ -1,8 +1,8 @@
 //! Makes equal situations equal, so that the search meets each only once.
 
+use crate::disk::identity::Identity;
 use crate::driver::{Contact, Driver, Registration, Standing};
-use crate::identity::Identity;
-use crate::moment::Moment;
+use crate::os::clock::Moment;
 
 impl Driver {
     /// Makes equal situations equal, for the search over all states.

@@ -11,13 +11,13 @@ use std::time::Duration;
 use self::step::{BY_HAND, BY_ITSELF};
 pub(super) use self::step::{Missing, Step};
 use super::kubelet::{Change, Entry, Kubelet, LinkId, Release, Told};
-use crate::csi::answer::Answer;
+use crate::disk::identity::Identity;
+use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::driver::tests::scenario::answer;
 use crate::driver::{Driver, Event, Record};
-use crate::identity::Identity;
-use crate::kubelet::Process;
-use crate::moment::Moment;
+use crate::os::clock::Moment;
+use crate::os::process::Process;
 
 /// The driver may come back at another socket of ours, of another id.
 const PLACES: usize = 2;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Kubelet, LinkFile, NOW, World, Written, process};
+use crate::disk::identity::Identity;
 use crate::driver::Driver;
-use crate::identity::Identity;
-use crate::moment::Moment;
+use crate::os::clock::Moment;
 
 impl World {
     /// Equal situations become equal states: it is always now, and files are numbered from one.

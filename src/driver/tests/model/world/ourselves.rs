@@ -1,11 +1,11 @@
 //! What we do of ourselves: start, end, look, and be woken.
 
 use super::{Missing, News, PLACES, World, Written, as_node, process};
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::tests::scenario::terms;
 use crate::driver::{Calling, Driver, Event, Seen, Terms};
-use crate::identity::Identity;
-use crate::link::layout::Slot;
 
 impl World {
     pub(super) fn we_end(&mut self) {

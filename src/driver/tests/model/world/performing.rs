@@ -1,11 +1,11 @@
 //! Carries out what the machine says, on the disk of the world, and checks that it may.
 
 use super::{LinkFile, Missing, PLACES, World, Written};
+use crate::disk::identity::Identity;
+use crate::disk::layout::Slot;
+use crate::disk::obstacle::Obstacle;
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::{Driver, Effect, Event};
-use crate::identity::Identity;
-use crate::link::layout::Slot;
-use crate::link::obstacle::Obstacle;
 
 impl World {
     pub(super) fn apply_to_all(&mut self, event: &Event) -> Result<(), String> {

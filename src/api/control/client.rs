@@ -1,0 +1,192 @@
+//! What a client command says to the daemon, and why it gets no answer.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::timeout;
+use tonic::{Code, Response};
+
+use crate::driver::Record;
+use crate::grpc::client::{self, Channel, ConnectError};
+use crate::grpc::proto::control::control_client::ControlClient;
+use crate::grpc::proto::control::{DriverRequest, Handover, ReloadRequest, Status, StatusRequest};
+use crate::os::task::Task;
+use crate::os::text::printable;
+use crate::supervisor::Hand;
+
+/// How long a client waits for the daemon to take its connection, and for each answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A status of a thousand drivers fits.
+const LARGEST_STATUS: usize = 16 * 1024 * 1024;
+
+/// Why a client got no answer.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    #[error(
+        "node-storage-driver-registrar is not running (nobody listens on {}): systemctl start node-storage-driver-registrar, or name its --runtime-dir",
+        .0.display()
+    )]
+    NoDaemon(PathBuf),
+    #[error("may not connect to {}: only root and the daemon's own user may ask it", .0.display())]
+    Forbidden(PathBuf),
+    #[error("{}: {source}", .path.display())]
+    Connect { path: PathBuf, source: ConnectError },
+    #[error(
+        "the daemon does not answer on {}: it hangs, or has too many to answer; see journalctl -u node-storage-driver-registrar",
+        .0.display()
+    )]
+    Silent(PathBuf),
+    #[error("the daemon has stopped")]
+    Stopped,
+    /// The daemon's no.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the daemon's answer was lost: {0}")]
+    Lost(String),
+}
+
+/// A connection to the daemon.
+pub(crate) struct Client {
+    path: PathBuf,
+    control: ControlClient<Channel>,
+    _connection: Task,
+}
+
+impl Client {
+    pub(crate) async fn connect(path: &Path) -> Result<Client, ClientError> {
+        let connecting = timeout(PATIENCE, client::connect(path)).await;
+        let (channel, ended) = connecting
+            .map_err(|_| ClientError::Silent(path.to_owned()))?
+            .map_err(|source| no_daemon(path, source))?;
+        let control = ControlClient::with_origin(channel, client::origin())
+            .max_decoding_message_size(LARGEST_STATUS);
+        Ok(Client {
+            path: path.to_owned(),
+            control,
+            _connection: Task::spawn(async move {
+                if let Err(error) = ended.await {
+                    tracing::debug!(%error, "the connection to the daemon broke");
+                }
+            }),
+        })
+    }
+
+    pub(crate) async fn status(&mut self) -> Result<Status, ClientError> {
+        answer(&self.path, self.control.get_status(StatusRequest {})).await
+    }
+
+    /// The status now and at each change.
+    pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
+        let statuses = self.control.watch_status(StatusRequest {});
+        answer(&self.path, statuses).await.map(Statuses)
+    }
+
+    /// Calls `show` with the status now and at each change, until it says that it has seen enough.
+    pub(crate) async fn follow(
+        &mut self,
+        mut show: impl FnMut(Status) -> bool,
+    ) -> Result<(), ClientError> {
+        let mut statuses = self.watch().await?;
+        while !show(statuses.next().await?) {}
+        Ok(())
+    }
+
+    pub(crate) async fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), ClientError> {
+        let request = DriverRequest {
+            driver: driver.to_owned(),
+        };
+        let control = &mut self.control;
+        let done = match hand {
+            Hand::Reannounce => answer(&self.path, control.reannounce(request)).await,
+            Hand::Withdraw => answer(&self.path, control.withdraw(request)).await,
+            Hand::Publish => answer(&self.path, control.publish(request)).await,
+        };
+        done.map(drop)
+    }
+
+    /// Leaves a driver to the daemon, with what we know of it.
+    pub(crate) async fn take_up(
+        &mut self,
+        driver: &str,
+        record: &Record,
+    ) -> Result<(), ClientError> {
+        let record = serde_json::to_vec(record).map_err(|e| ClientError::Lost(e.to_string()))?;
+        let handover = Handover {
+            driver: driver.to_owned(),
+            record,
+        };
+        let done = answer(&self.path, self.control.take_up(handover)).await;
+        done.map(drop)
+    }
+
+    pub(crate) async fn reload(&mut self) -> Result<(), ClientError> {
+        let reloaded = answer(&self.path, self.control.reload(ReloadRequest {})).await?;
+        if reloaded.refusal.is_empty() {
+            Ok(())
+        } else {
+            Err(ClientError::Refused(reloaded.refusal))
+        }
+    }
+}
+
+/// The answer of the daemon behind `path`, if it comes in time.
+async fn answer<T>(
+    path: &Path,
+    call: impl Future<Output = Result<Response<T>, tonic::Status>>,
+) -> Result<T, ClientError> {
+    match timeout(PATIENCE, call).await {
+        Ok(answer) => Ok(answer.map_err(refused)?.into_inner()),
+        Err(_) => Err(ClientError::Silent(path.to_owned())),
+    }
+}
+
+/// Statuses as they come from the daemon.
+pub(crate) struct Statuses(tonic::Streaming<Status>);
+
+impl Statuses {
+    /// The next one, however long it takes.
+    pub(crate) async fn next(&mut self) -> Result<Status, ClientError> {
+        match self.0.message().await {
+            Ok(Some(status)) => Ok(status),
+            // A daemon that stops may end the stream in order or just close the connection.
+            Ok(None) => Err(ClientError::Stopped),
+            Err(status) if std::error::Error::source(&status).is_some() => {
+                Err(ClientError::Stopped)
+            }
+            Err(status) => Err(refused(status)),
+        }
+    }
+}
+
+fn no_daemon(path: &Path, source: ConnectError) -> ClientError {
+    match &source {
+        ConnectError::Connect(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            ClientError::NoDaemon(path.to_owned())
+        }
+        ConnectError::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            ClientError::Forbidden(path.to_owned())
+        }
+        _ => ClientError::Connect {
+            path: path.to_owned(),
+            source,
+        },
+    }
+}
+
+fn refused(status: tonic::Status) -> ClientError {
+    match status.code() {
+        Code::InvalidArgument | Code::FailedPrecondition => {
+            ClientError::Refused(status.message().to_owned())
+        }
+        Code::Unavailable => ClientError::Stopped,
+        _ => ClientError::Lost(printable(status.message())),
+    }
+}

@@ -1,0 +1,221 @@
+//! Where HTTP listens: an address or a Unix socket.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+
+use super::caller::Caller;
+use crate::config::{Listen, OnLiveOwner};
+use crate::disk::directory;
+use crate::disk::identity::Identity;
+use crate::disk::link::{SocketPlace, remove};
+use crate::disk::obstacle::Obstacle;
+
+/// Everybody on the node may read what is served: nothing can be changed through it, there is no
+/// secret in it, and Prometheus and its exporters do not run as root. A directory with a narrower
+/// mode keeps others out.
+const MODE: u32 = 0o666;
+
+/// A listening socket, taken away when it is dropped.
+pub(super) enum Door {
+    Tcp(TcpListener, SocketAddr),
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+        identity: Identity,
+    },
+}
+
+/// Either kind of connection.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// Why it cannot listen.
+#[derive(Debug, Error)]
+pub(super) enum DoorError {
+    #[error(
+        "cannot listen on {address}: {source}; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\""
+    )]
+    Sandbox {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error("cannot listen on {address}: {source}")]
+    Address {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Place(#[from] Obstacle),
+    #[error("cannot set the mode of {}: {source}", .path.display())]
+    Mode { path: PathBuf, source: io::Error },
+}
+
+impl Door {
+    pub(super) async fn open(listen: &Listen) -> Result<Door, DoorError> {
+        match listen {
+            Listen::Tcp(address) => match bind(*address).await {
+                Ok(listener) => Ok(Door::Tcp(listener, *address)),
+                Err(source) => Err(refused(*address, source)),
+            },
+            Listen::Unix(path) => Door::at(path),
+        }
+    }
+
+    fn at(path: &Path) -> Result<Door, DoorError> {
+        let directory = directory::of(path);
+        let place = SocketPlace {
+            path: path.to_owned(),
+            directory,
+            stage: directory,
+            // A directory that is missing is a mistake rather than a wish.
+            borrowed: true,
+        };
+        let (listener, bound) =
+            place
+                .listen(None, OnLiveOwner::Wait)
+                .map_err(|obstacle| match obstacle {
+                    Obstacle::NoDirectory(directory) => Obstacle::Failed(format!(
+                        "cannot listen on {}: {} is missing",
+                        path.display(),
+                        directory.display()
+                    )),
+                    other => other,
+                })?;
+        Ok(Door::Unix {
+            listener,
+            identity: open_to_all(path, &bound).map_err(|source| DoorError::Mode {
+                path: path.to_owned(),
+                source,
+            })?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Whether who comes finds it: anybody may have deleted a socket's file.
+    pub(super) fn is_in_place(&self) -> bool {
+        match self {
+            Door::Tcp(..) => true,
+            Door::Unix { path, identity, .. } => identity.is_at(path),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Caller)> {
+        Ok(match self {
+            Door::Tcp(listener, _) => with_caller(listener.accept().await?.0),
+            Door::Unix { listener, .. } => with_caller(listener.accept().await?.0),
+        })
+    }
+}
+
+fn with_caller(stream: impl Stream + AsFd + 'static) -> (Box<dyn Stream>, Caller) {
+    let caller = Caller::of(&stream);
+    (Box::new(stream), caller)
+}
+
+/// Every address is every one that there is: on a node without IPv6, those of IPv4.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let none = Errno::EAFNOSUPPORT as i32;
+    match TcpListener::bind(address).await {
+        Err(error)
+            if error.raw_os_error() == Some(none) && address.ip() == Ipv6Addr::UNSPECIFIED =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
+/// Sets the mode of the very socket that was bound. By its path it could be that of another file:
+/// who may write to the directory could have put a link there meanwhile.
+fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
+    let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
+    let socket = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let identity = || Ok(Identity::from_parts(&socket.metadata()?, None));
+    if !identity()?.is_same_inode(bound) {
+        return Err(io::Error::other("another file has taken its place"));
+    }
+    let itself = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    fs::set_permissions(itself, fs::Permissions::from_mode(MODE))?;
+    identity()
+}
+
+/// RestrictAddressFamilies= makes socket() fail with EAFNOSUPPORT, SocketBindDeny= makes bind() fail
+/// with EPERM. A port below 1024 is EACCES, which no drop-in of ours mends.
+fn refused(address: SocketAddr, source: io::Error) -> DoorError {
+    let sandboxed = [Errno::EAFNOSUPPORT, Errno::EPERM].map(|errno| Some(errno as i32));
+    if sandboxed.contains(&source.raw_os_error()) {
+        DoorError::Sandbox { address, source }
+    } else {
+        DoorError::Address { address, source }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Door::Unix { path, identity, .. } = self
+            && let Err(error) = remove(path, identity)
+        {
+            tracing::warn!(%error, path = %path.display(), "cannot remove the http socket");
+        }
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Door::Tcp(_, address) => write!(f, "{address}"),
+            Door::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_sockets_place_does_not_open_another_file_to_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("http.sock");
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let bound = Identity::of(&path).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert!(open_to_all(&path, &bound).unwrap().is_same_inode(&bound));
+        assert_eq!(mode(&path), MODE);
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        assert!(open_to_all(&path, &bound).is_err());
+        assert_eq!(mode(&secret), 0o600);
+    }
+
+    #[test]
+    fn what_the_sandbox_forbids_names_the_drop_in_and_nothing_else_does() {
+        let said = |errno: Errno| {
+            let address = "127.0.0.1:9809".parse().unwrap();
+            refused(address, io::Error::from(errno)).to_string()
+        };
+        for errno in [Errno::EAFNOSUPPORT, Errno::EPERM] {
+            assert!(said(errno).contains("http-tcp.conf"), "{}", said(errno));
+        }
+        for errno in [Errno::EADDRINUSE, Errno::EACCES, Errno::EADDRNOTAVAIL] {
+            assert!(!said(errno).contains("http-tcp.conf"), "{}", said(errno));
+        }
+    }
+}

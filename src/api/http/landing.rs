@@ -1,0 +1,109 @@
+//! The page at `/`: the drivers as a table, for whoever points a browser here.
+
+use jiff::Timestamp;
+
+use crate::api::age;
+use crate::grpc::proto::control::{Driver, Status};
+use crate::os::text::printable;
+
+/// How often the page fetches itself, in seconds.
+const REFRESH: u32 = 5;
+
+const STYLE: &str = "\
+:root { color-scheme: light dark; font: 100%/1.5 system-ui, sans-serif }
+body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.25rem }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid light-dark(#ccc, #444) }
+th { white-space: nowrap }
+td { overflow-wrap: anywhere }
+td:first-child { overflow-wrap: break-word }
+td.phase { white-space: nowrap; font-weight: 600 }
+.registered { color: light-dark(#116329, #56d364) }
+.rejected, .conflict, .note { color: light-dark(#b3261e, #ff8a80) }
+.waiting-for-driver, .waiting-for-kubelet { color: light-dark(#7a4d00, #e3b341) }
+";
+
+/// The whole page.
+pub(super) fn page(status: &Status) -> String {
+    let now = Timestamp::now();
+    let rows: String = status
+        .drivers
+        .iter()
+        .map(|driver| row(driver, now))
+        .collect();
+    let drivers = if rows.is_empty() {
+        "<p>No drivers are configured.</p>\n".to_owned()
+    } else {
+        format!("<table>\n<tr><th>Driver<th>Phase<th>Since<th>Node id<th>Reason\n{rows}</table>\n")
+    };
+    let notes: String = status
+        .notes
+        .iter()
+        .map(|note| format!("<p class=\"note\">{}</p>\n", escape(note)))
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>node-storage-driver-registrar</title>\n<style>\n{STYLE}</style>\n\
+         <h1>node-storage-driver-registrar {}</h1>\n{drivers}{notes}\
+         <p><a href=\"metrics\">metrics</a> · <a href=\"status\">status</a> · \
+         <a href=\"healthz\">healthz</a> · <a href=\"readyz\">readyz</a></p>\n</html>\n",
+        escape(&status.version)
+    )
+}
+
+fn row(driver: &Driver, now: Timestamp) -> String {
+    format!(
+        "<tr><td>{}<td class=\"phase {phase}\">{phase}<td>{}<td>{}<td>{}\n",
+        escape(&driver.id),
+        age(&driver.since, now),
+        escape(driver.node_id.as_deref().unwrap_or("-")),
+        escape(&driver.reason),
+        phase = escape(&driver.phase),
+    )
+}
+
+/// A driver's words, harmless in text and in a quoted attribute.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_says_stays_text() {
+        let driver = Driver {
+            id: "a".to_owned(),
+            phase: "rejected".to_owned(),
+            reason: "the kubelet said: <script>alert('x')</script> & \"y\"".to_owned(),
+            node_id: Some("<b>".to_owned()),
+            ..Driver::default()
+        };
+        let status = Status {
+            drivers: vec![driver],
+            notes: vec!["<i>".to_owned()],
+            ..Status::default()
+        };
+        let page = page(&status);
+        for forbidden in ["<script", "<b>", "<i>"] {
+            assert!(!page.contains(forbidden), "{page}");
+        }
+        assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)"), "{page}");
+        assert!(page.contains("http-equiv=\"refresh\""));
+    }
+}

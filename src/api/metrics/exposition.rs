@@ -1,0 +1,212 @@
+//! The status in Prometheus' text format 0.0.4.
+//!
+//! The supervisor keeps the counts, and a scrape puts them into a registry of its own: a driver that
+//! is no longer configured is gone from the next scrape, with nothing to clean up.
+
+use std::time::UNIX_EPOCH;
+
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    Encoder, Error, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+use crate::driver::phase::Phase;
+use crate::grpc::proto::control::{Driver, Status};
+
+pub(crate) const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// A count of a driver: its name, its help, and where it is in the status.
+type Count = (&'static str, &'static str, fn(&Driver) -> u64);
+
+const COUNTS: [Count; 4] = [
+    (
+        "nsdr_driver_registrations_total",
+        "How often the kubelet said that it has registered the driver",
+        |driver| driver.registrations,
+    ),
+    (
+        "nsdr_driver_rejections_total",
+        "How often the kubelet said that it has not registered the driver",
+        |driver| driver.rejections,
+    ),
+    (
+        "nsdr_driver_announcements_total",
+        "How often the link was made, so that the kubelet looks at the driver",
+        |driver| driver.announcements,
+    ),
+    (
+        "nsdr_driver_link_repairs_total",
+        "How often the link was put back after somebody removed or changed it",
+        |driver| driver.link_repairs,
+    ),
+];
+
+/// A number of a driver that may not be known: its name, its help, and where it is in the status.
+type Limit = (&'static str, &'static str, fn(&Driver) -> Option<i64>);
+
+const LIMITS: [Limit; 2] = [
+    (
+        "nsdr_driver_volume_limit",
+        "The volume limit that the driver reports; 0 for none",
+        |driver| driver.volume_limit,
+    ),
+    (
+        "nsdr_driver_registered_volume_limit",
+        "The volume limit that the driver was registered with; 0 for none",
+        |driver| driver.registered_volume_limit,
+    ),
+];
+
+/// The families that follow from a status.
+pub(super) fn of_status(status: &Status) -> Result<Vec<MetricFamily>, Error> {
+    let registry = Registry::new();
+    for (name, help, count) in COUNTS {
+        let counter = IntCounterVec::new(Opts::new(name, help), &["driver"])?;
+        for driver in &status.drivers {
+            counter
+                .with_label_values(&[&driver.id])
+                .inc_by(count(driver));
+        }
+        registry.register(Box::new(counter))?;
+    }
+    for (name, help, limit) in LIMITS {
+        let known = gauge(name, help, &["driver"])?;
+        for driver in &status.drivers {
+            if let Some(limit) = limit(driver) {
+                known.with_label_values(&[&driver.id]).set(limit);
+            }
+        }
+        registry.register(Box::new(known))?;
+    }
+    let up = gauge(
+        "nsdr_driver_up",
+        "Whether the driver answers on its socket",
+        &["driver"],
+    )?;
+    let phase = gauge(
+        "nsdr_driver_phase",
+        "The phase of the driver: 1 for the one that it is in, 0 for the others",
+        &["driver", "phase"],
+    )?;
+    for driver in &status.drivers {
+        up.with_label_values(&[&driver.id])
+            .set(driver.answering.into());
+        for one in Phase::ALL {
+            let is = driver.phase == one.as_str();
+            phase
+                .with_label_values(&[driver.id.as_str(), one.as_str()])
+                .set(is.into());
+        }
+    }
+    let build = gauge(
+        "nsdr_build_info",
+        "The version of the daemon; always 1",
+        &["version"],
+    )?;
+    build.with_label_values(&[&status.version]).set(1);
+    registry.register(Box::new(up))?;
+    registry.register(Box::new(phase))?;
+    registry.register(Box::new(build))?;
+    if let Some(started) = process_start() {
+        let help = "When the process started, in seconds since 1970";
+        let gauge = GaugeVec::new(Opts::new("process_start_time_seconds", help), &[])?;
+        gauge.with_label_values::<&str>(&[]).set(started);
+        registry.register(Box::new(gauge))?;
+    }
+    Ok(registry.gather())
+}
+
+fn gauge(name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, Error> {
+    IntGaugeVec::new(Opts::new(name, help), labels)
+}
+
+pub(super) fn encode(families: Vec<MetricFamily>) -> Result<String, Error> {
+    // The encoder refuses a family without samples, such as one about drivers where there are none.
+    let families: Vec<MetricFamily> = families
+        .into_iter()
+        .filter(|family| !family.get_metric().is_empty())
+        .collect();
+    let mut text = Vec::new();
+    TextEncoder::new().encode(&families, &mut text)?;
+    String::from_utf8(text).map_err(|error| Error::Msg(error.to_string()))
+}
+
+/// Boot time and the process' start in ticks after it, from /proc. Linux counts 100 ticks a second
+/// for user space on every architecture that we build for.
+fn process_start() -> Option<f64> {
+    const TICKS: f64 = 100.0;
+    let started = crate::os::process::Process::of(std::process::id())?.started;
+    let boot = crate::os::boot::time()?.duration_since(UNIX_EPOCH).ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "2^53 ticks are a million years")]
+    Some(boot.as_secs_f64() + started as f64 / TICKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Metrics, Operation};
+    use super::*;
+    use std::time::Duration;
+    use tonic::Code;
+
+    fn status() -> Status {
+        let driver = Driver {
+            id: "nfs \"quoted\"\\\n".to_owned(),
+            phase: "registered".to_owned(),
+            registrations: 3,
+            answering: true,
+            volume_limit: Some(5),
+            registered_volume_limit: Some(8),
+            ..Driver::default()
+        };
+        Status {
+            version: "1.2.3".to_owned(),
+            drivers: vec![driver],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn every_metric_has_help_and_type_and_the_promised_name() {
+        let metrics = Metrics::new();
+        metrics.registering.ended("nfs", Duration::from_millis(700));
+        let operation = Operation {
+            method: "NodeGetInfo",
+            took: Duration::from_millis(3),
+            code: Code::Ok,
+        };
+        metrics.operations.ended(Some("nfs.csi.k8s.io"), operation);
+        let text = metrics.exposition(&status()).unwrap();
+        for (name, kind) in [
+            ("nsdr_driver_phase", "gauge"),
+            ("nsdr_driver_up", "gauge"),
+            ("nsdr_driver_registrations_total", "counter"),
+            ("nsdr_driver_rejections_total", "counter"),
+            ("nsdr_driver_announcements_total", "counter"),
+            ("nsdr_driver_link_repairs_total", "counter"),
+            ("nsdr_driver_volume_limit", "gauge"),
+            ("nsdr_driver_registered_volume_limit", "gauge"),
+            ("nsdr_driver_time_to_register_seconds", "histogram"),
+            ("csi_sidecar_operations_seconds", "histogram"),
+            ("nsdr_build_info", "gauge"),
+            ("process_start_time_seconds", "gauge"),
+        ] {
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{text}");
+            assert!(text.contains(&format!("# HELP {name} ")), "{text}");
+        }
+        for line in [
+            r#"nsdr_driver_registrations_total{driver="nfs \"quoted\"\\\n"} 3"#,
+            r#"nsdr_driver_phase{driver="nfs \"quoted\"\\\n",phase="registered"} 1"#,
+            r#"nsdr_driver_phase{driver="nfs \"quoted\"\\\n",phase="conflict"} 0"#,
+            r#"csi_sidecar_operations_seconds_count{driver_name="nfs.csi.k8s.io",grpc_status_code="OK",method_name="/csi.v1.Node/NodeGetInfo"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_without_drivers_has_metrics_all_the_same() {
+        let text = Metrics::new().exposition(&Status::default()).unwrap();
+        assert!(text.contains("nsdr_build_info"), "{text}");
+        assert!(!text.contains("nsdr_driver_up"), "{text}");
+    }
+}

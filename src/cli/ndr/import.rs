@@ -1,0 +1,222 @@
+//! `import-ndr`: the configuration that does what a node-driver-registrar was told to do.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use thiserror::Error;
+
+use super::spelling::respell;
+use super::unit_file::{command_line, commands};
+use super::{NdrError, NdrFlags};
+use crate::cli::args::{Args, Command, ImportOptions};
+use crate::cli::exit::Exit;
+use crate::config::{self, ConfigError, Entry, Origin, Overrides, Provenance, Sources};
+
+/// Where systemd has units, those of the administrator first.
+const UNIT_DIRECTORIES: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// Flags by which node-driver-registrar's command is known, whatever its program is called.
+const TELLING: [&str; 2] = ["csi-address", "kubelet-registration-path"];
+
+/// What the values that a link gives are marked with.
+const LN: &str = "ln -s";
+
+#[derive(Debug, Error)]
+enum ImportError {
+    #[error("cannot read {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("there is no unit {0} in any of systemd's directories")]
+    NoUnit(String),
+    #[error(
+        "{0} has no command of node-driver-registrar: none has --csi-address or --kubelet-registration-path"
+    )]
+    NoCommand(String),
+    #[error("a flag is not node-driver-registrar's: {0}")]
+    Flags(String),
+    #[error(transparent)]
+    Ndr(#[from] NdrError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// A link that the unit makes for the kubelet.
+#[derive(Debug, PartialEq, Eq)]
+struct Link {
+    target: PathBuf,
+    /// The directory that it is in, and its name there unless it has the target's.
+    directory: PathBuf,
+    name: Option<String>,
+}
+
+pub(crate) fn import(options: &ImportOptions) -> Result<(), Exit> {
+    let imported = imported(&options.words).map_err(|error| Exit::Failed(error.to_string()))?;
+    crate::cli::print(&imported)
+}
+
+fn imported(words: &[String]) -> Result<String, ImportError> {
+    let (source, commands) = read(words)?;
+    translate(&source, &commands)
+}
+
+/// The commands of a unit that is named, or the command line itself.
+fn read(words: &[String]) -> Result<(String, Vec<Vec<String>>), ImportError> {
+    let [only] = words else {
+        return Ok(("the command line".to_owned(), vec![words.to_vec()]));
+    };
+    let blank = only.contains(char::is_whitespace);
+    let file = if !blank && Path::new(only).is_file() {
+        PathBuf::from(only)
+    } else if !blank && only.ends_with(".service") {
+        let directories = UNIT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(only));
+        let found = directories.into_iter().find(|path| path.is_file());
+        found.ok_or_else(|| ImportError::NoUnit(only.clone()))?
+    } else {
+        return Ok(("the command line".to_owned(), command_line(only)));
+    };
+    let text = fs::read_to_string(&file).map_err(|source| ImportError::Read {
+        path: file.clone(),
+        source,
+    })?;
+    Ok((file.display().to_string(), commands(&text)))
+}
+
+fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportError> {
+    let is_registrar = |command: &&Vec<String>| {
+        let mut flags = command
+            .iter()
+            .filter_map(|word| crate::os::go_flags::split(word));
+        flags.any(|(name, _)| TELLING.contains(&name))
+    };
+    let registrar = commands.iter().find(is_registrar);
+    let registrar = registrar.ok_or_else(|| ImportError::NoCommand(source.to_owned()))?;
+    let (flags, ignored) = parse(registrar)?;
+    let mut sources = Sources {
+        config: None,
+        default_config: None,
+        environment_files: Vec::new(),
+        environment: Vec::new(),
+        overrides: Overrides::default(),
+    };
+    flags.put_into(&mut sources)?;
+    let mut notes = Vec::new();
+    for link in commands.iter().filter_map(|command| link(command)) {
+        put_link(&link, &flags, &mut sources, &mut notes);
+    }
+    notes.extend(flags.without_effect().into_iter().map(str::to_owned));
+    if !ignored.is_empty() {
+        notes.push(format!("without effect here: {}", ignored.join(" ")));
+    }
+    let loaded = config::load(&sources)?;
+    Ok(toml(source, &loaded.provenance(), &notes))
+}
+
+fn parse(command: &[String]) -> Result<(NdrFlags, Vec<String>), ImportError> {
+    let spelled = respell(command.iter().map(OsString::from));
+    let args = Args::try_parse_from(spelled.arguments)
+        .map_err(|error| ImportError::Flags(error.to_string().trim().to_owned()))?;
+    match args.command {
+        Some(Command::Run(flags)) => Ok((flags, spelled.ignored)),
+        _ => Err(ImportError::Flags(command.join(" "))),
+    }
+}
+
+/// What `ln -s` makes.
+fn link(command: &[String]) -> Option<Link> {
+    let (program, rest) = command.split_first()?;
+    let (options, paths): (Vec<&String>, Vec<&String>) =
+        rest.iter().partition(|word| word.starts_with('-'));
+    let symbolic = |option: &&String| {
+        **option == "--symbolic" || !option.starts_with("--") && option.contains('s')
+    };
+    if program.rsplit('/').next() != Some("ln") || !options.iter().any(symbolic) {
+        return None;
+    }
+    let (target, at) = (paths.first()?, paths.get(1)?);
+    let path = Path::new(at.as_str());
+    let into = at.ends_with('/') || !at.ends_with(".sock");
+    Some(Link {
+        target: target.into(),
+        directory: if into { path } else { path.parent()? }.to_owned(),
+        name: if into {
+            None
+        } else {
+            path.file_name()?.to_str().map(str::to_owned)
+        },
+    })
+}
+
+/// A link shows where the kubelet looks, and by which path it reaches our socket.
+fn put_link(link: &Link, flags: &NdrFlags, sources: &mut Sources, notes: &mut Vec<String>) {
+    let overrides = &mut sources.overrides;
+    overrides.set(LN, &["kubelet", "registry_dir"], text(&link.directory));
+    if let Some(root) = link.directory.parent()
+        && link.directory.ends_with("plugins_registry")
+    {
+        overrides.set(LN, &["kubelet", "root_dir"], text(root));
+    }
+    let ours = flags.plugin_registration_path.as_deref().map(Path::new);
+    let is_socket = link.target.extension().is_some_and(|end| end == "sock");
+    let seen = if is_socket {
+        link.target.parent()
+    } else {
+        Some(link.target.as_path())
+    };
+    if let Some(seen) = seen
+        && seen.is_absolute()
+        && ours.is_some_and(|ours| ours.components().ne(seen.components()))
+    {
+        overrides.set(LN, &["kubelet", "sees_registry_as"], text(seen));
+    }
+    if let (Some(name), Some(target)) = (&link.name, link.target.file_name())
+        && target != name.as_str()
+    {
+        notes.push(format!(
+            "the link was called {name}; it is now called after the driver"
+        ));
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// The values that the command gives, as a file; the others have their defaults.
+fn toml(source: &str, entries: &[Entry], notes: &[String]) -> String {
+    let mut toml = format!("# What node-driver-registrar was told by {source}\n");
+    for note in notes {
+        toml += &format!("# {note}\n");
+    }
+    let mut table = String::new();
+    for entry in entries {
+        let (Provenance::Set(Origin::Flag(flag)), Some(value)) = (&entry.provenance, &entry.value)
+        else {
+            continue;
+        };
+        let Some((key, parents)) = entry.key.parts().split_last() else {
+            continue;
+        };
+        let header = match parents {
+            [] => String::new(),
+            [table] => format!("[{table}]"),
+            [table, id @ ..] => format!("[{table}.{:?}]", id.join(".")),
+        };
+        if header != table {
+            toml += &format!("\n{header}\n");
+            table = header;
+        }
+        toml += &format!("{key} = {value}  # {flag}\n");
+    }
+    toml
+}
+
+#[cfg(test)]
+mod tests;

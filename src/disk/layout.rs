@@ -1,0 +1,291 @@
+//! Which paths a registration has, in both layouts.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::config::clash::REG_SOCK;
+use crate::config::{SUN_PATH_MAX, Settings};
+use crate::disk::directory;
+use crate::disk::name::DriverName;
+
+/// Where sockets and links go.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Layout {
+    registry_dir: PathBuf,
+    kubelet_dir: PathBuf,
+    /// `registry_dir` as the kubelet sees it.
+    seen_as: PathBuf,
+    /// The socket lives beside its link, under a hidden name that the kubelet ignores.
+    one_directory: bool,
+}
+
+/// Which link of a driver: the plain one, or a fresh one for a kubelet that sits in its back-off
+/// for the plain one's path.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// A name that fits no socket's path.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error(
+    "the name \"{name}\" is too long: {} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}",
+    .path.display()
+)]
+pub(crate) struct TooLong {
+    name: DriverName,
+    path: PathBuf,
+    length: usize,
+}
+
+impl Layout {
+    pub(crate) fn of(settings: &Settings) -> Layout {
+        Layout {
+            registry_dir: settings.registry_dir.clone(),
+            kubelet_dir: settings.kubelet.registry_dir.clone(),
+            seen_as: settings.kubelet.sees_registry_as.clone(),
+            one_directory: settings.one_directory(),
+        }
+    }
+
+    /// The directory that sockets are served in: ours to make.
+    pub(crate) fn registry_dir(&self) -> &Path {
+        &self.registry_dir
+    }
+
+    /// The directory that links go to: the kubelet's, never made by us.
+    pub(crate) fn kubelet_dir(&self) -> &Path {
+        &self.kubelet_dir
+    }
+
+    pub(crate) fn one_directory(&self) -> bool {
+        self.one_directory
+    }
+
+    /// The directories still are what they were taken for: one, or two. A mount or a link can change
+    /// that at any time; while either directory is missing, nothing tells.
+    pub(crate) fn holds(&self) -> bool {
+        directory::is_same(&self.registry_dir, &self.kubelet_dir)
+            .is_none_or(|same| same == self.one_directory)
+    }
+
+    pub(crate) fn socket(&self, name: &DriverName) -> PathBuf {
+        self.registry_dir.join(self.socket_name(name))
+    }
+
+    /// The socket by the kubelet's path, where both directories are one.
+    pub(crate) fn socket_beside_link(&self, name: &DriverName) -> PathBuf {
+        self.kubelet_dir.join(self.socket_name(name))
+    }
+
+    pub(crate) fn link(&self, name: &DriverName, slot: Slot) -> PathBuf {
+        let plain = self.kubelet_dir.join(format!("{name}{REG_SOCK}"));
+        if slot == Slot::default() {
+            return plain;
+        }
+        // A driver's name never holds an underscore, so a fresh link is nobody's plain one.
+        let fresh = self
+            .kubelet_dir
+            .join(format!("{name}_{}{REG_SOCK}", slot.0));
+        if fresh.as_os_str().len() > SUN_PATH_MAX {
+            plain
+        } else {
+            fresh
+        }
+    }
+
+    /// Whether a link of the driver, the plain one or a fresh one, has this name.
+    pub(crate) fn is_link_of(&self, file_name: &OsStr, name: &DriverName) -> bool {
+        let rest = file_name
+            .to_str()
+            .and_then(|file| file.strip_prefix(name.as_str()));
+        let between = rest.and_then(|rest| rest.strip_suffix(REG_SOCK));
+        between.is_some_and(|between| {
+            let fresh = between.strip_prefix('_');
+            between.is_empty() || fresh.is_some_and(|slot| slot.parse::<u32>().is_ok())
+        })
+    }
+
+    /// What the link holds.
+    pub(crate) fn target(&self, name: &DriverName) -> PathBuf {
+        let socket = self.socket_name(name);
+        if self.one_directory {
+            PathBuf::from(socket)
+        } else {
+            self.seen_as.join(socket)
+        }
+    }
+
+    /// Whether a link with this target was made by a registrar with this layout, for any driver.
+    pub(crate) fn is_target(&self, target: &Path) -> bool {
+        let Some(name) = target.file_name().map(OsStrExt::as_bytes) else {
+            return false;
+        };
+        let parent = if self.one_directory {
+            Path::new("")
+        } else {
+            self.seen_as.as_path()
+        };
+        target.parent() == Some(parent) && self.is_socket_name(name)
+    }
+
+    /// Whether a registrar with this layout has its sockets under names like this one.
+    fn is_socket_name(&self, name: &[u8]) -> bool {
+        name.ends_with(REG_SOCK.as_bytes()) && name.starts_with(b".") == self.one_directory
+    }
+
+    /// The driver whose registration socket has this name in `registry_dir`.
+    pub(crate) fn driver_of(&self, socket_name: &OsStr) -> Option<DriverName> {
+        if !self.is_socket_name(socket_name.as_bytes()) {
+            return None;
+        }
+        let name = socket_name.to_str()?.strip_suffix(REG_SOCK)?;
+        DriverName::parse(name.strip_prefix('.').unwrap_or(name)).ok()
+    }
+
+    /// Where a socket is bound before it is renamed into its place. In the kubelet's own directory
+    /// the temporary name would cost the kubelet an error line, so it is the parent there.
+    pub(crate) fn socket_stage(&self) -> &Path {
+        if self.one_directory {
+            self.link_stage()
+        } else {
+            &self.registry_dir
+        }
+    }
+
+    /// Where a link is made before it is renamed over an old one: beside the kubelet's directory,
+    /// on the same file system, but where the kubelet does not look.
+    pub(crate) fn link_stage(&self) -> &Path {
+        self.kubelet_dir.parent().unwrap_or(&self.kubelet_dir)
+    }
+
+    /// Both the socket and the link must fit into sun_path: we bind the one, the kubelet dials
+    /// the other.
+    pub(crate) fn check(&self, name: &DriverName) -> Result<(), TooLong> {
+        for path in [self.socket(name), self.link(name, Slot::default())] {
+            let length = path.as_os_str().len();
+            if length > SUN_PATH_MAX {
+                return Err(TooLong {
+                    name: name.clone(),
+                    path,
+                    length,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn socket_name(&self, name: &DriverName) -> String {
+        let hidden = if self.one_directory { "." } else { "" };
+        format!("{hidden}{name}{REG_SOCK}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(one_directory: bool) -> Layout {
+        Layout {
+            registry_dir: if one_directory {
+                "/k/plugins_registry"
+            } else {
+                "/v/registry"
+            }
+            .into(),
+            kubelet_dir: "/k/plugins_registry".into(),
+            seen_as: "/seen".into(),
+            one_directory,
+        }
+    }
+
+    fn name() -> DriverName {
+        DriverName::parse("a.b").unwrap()
+    }
+
+    #[test]
+    fn two_directories_have_a_socket_here_and_a_link_there() {
+        let layout = layout(false);
+        assert_eq!(
+            layout.socket(&name()),
+            Path::new("/v/registry/a.b-reg.sock")
+        );
+        assert_eq!(
+            layout.link(&name(), Slot(0)),
+            Path::new("/k/plugins_registry/a.b-reg.sock")
+        );
+        assert_eq!(
+            layout.link(&name(), Slot(2)),
+            Path::new("/k/plugins_registry/a.b_2-reg.sock")
+        );
+        assert_eq!(layout.target(&name()), Path::new("/seen/a.b-reg.sock"));
+        assert_eq!(layout.socket_stage(), Path::new("/v/registry"));
+        assert_eq!(layout.link_stage(), Path::new("/k"));
+    }
+
+    #[test]
+    fn one_directory_has_a_hidden_socket_and_a_relative_link_to_it() {
+        let layout = layout(true);
+        assert_eq!(
+            layout.socket(&name()),
+            Path::new("/k/plugins_registry/.a.b-reg.sock")
+        );
+        assert_eq!(
+            layout.link(&name(), Slot(0)),
+            Path::new("/k/plugins_registry/a.b-reg.sock")
+        );
+        assert_eq!(layout.target(&name()), Path::new(".a.b-reg.sock"));
+        assert_eq!(layout.socket_stage(), Path::new("/k"));
+    }
+
+    #[test]
+    fn knows_its_own_targets_and_no_others() {
+        let two = layout(false);
+        assert!(two.is_target(Path::new("/seen/x-reg.sock")));
+        for other in [
+            "/seen/x.sock",
+            "/seen/.x-reg.sock",
+            "/seen/d/x-reg.sock",
+            "x-reg.sock",
+            "/",
+            "/v/registry/x-reg.sock",
+        ] {
+            assert!(!two.is_target(Path::new(other)), "{other}");
+        }
+        let one = layout(true);
+        assert!(one.is_target(Path::new(".x-reg.sock")));
+        assert!(!one.is_target(Path::new("x-reg.sock")));
+        assert!(!one.is_target(Path::new("d/.x-reg.sock")));
+    }
+
+    #[test]
+    fn knows_whose_a_socket_is_by_its_name() {
+        let owner = |one, name: &str| layout(one).driver_of(OsStr::new(name));
+        assert_eq!(owner(false, "a.b-reg.sock"), Some(name()));
+        assert_eq!(owner(true, ".a.b-reg.sock"), Some(name()));
+        for (one, other) in [
+            (false, ".a.b-reg.sock"),
+            (true, "a.b-reg.sock"),
+            (false, "a.b.sock"),
+            (false, "-reg.sock"),
+            (false, "a_b-reg.sock"),
+        ] {
+            assert_eq!(owner(one, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_makes_a_path_too_long_is_refused_with_the_path() {
+        let mut layout = layout(false);
+        let name = DriverName::parse(&"x".repeat(63)).unwrap();
+        assert_eq!(layout.check(&name), Ok(()));
+        layout.kubelet_dir = Path::new("/").join("k".repeat(40));
+        let refused = layout.check(&name).unwrap_err();
+        assert_eq!(refused.length, 1 + 40 + 1 + 63 + REG_SOCK.len());
+        assert!(refused.to_string().contains("114 bytes"), "{refused}");
+    }
+}

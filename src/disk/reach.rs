@@ -1,0 +1,363 @@
+//! Looks at the disk without being held up by it.
+//!
+//! Whoever touches a file system whose server does not answer (NFS, FUSE, an automount) waits for as
+//! long as the server likes. One thread does everything here, so it never touches such a file system:
+//! the table of mounts tells which paths lead through one, and a thread of its own looks there.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::disk::directory::{MOST_LINKS, names};
+
+/// File systems that nobody serves but the kernel of this machine. Any other may hang.
+const LOCAL: &[&str] = &[
+    "bcachefs",
+    "bpf",
+    "btrfs",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "erofs",
+    "exfat",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "hugetlbfs",
+    "iso9660",
+    "jfs",
+    "mqueue",
+    "nsfs",
+    "ntfs3",
+    "overlay",
+    "proc",
+    "pstore",
+    "ramfs",
+    "reiserfs",
+    "rootfs",
+    "securityfs",
+    "selinuxfs",
+    "squashfs",
+    "sysfs",
+    "tmpfs",
+    "tracefs",
+    "udf",
+    "vfat",
+    "xfs",
+    "zfs",
+];
+
+/// The mounts that may hang, shared by everybody who looks at the disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reach(Arc<Mutex<Vec<Arc<Mount>>>>);
+
+/// A mount that may hang. One thread at a time looks at what is there: when the server hangs, it
+/// holds one thread and not one for each driver.
+#[derive(Debug)]
+struct Mount {
+    id: String,
+    point: PathBuf,
+    kind: String,
+    turn: Arc<Semaphore>,
+}
+
+/// A look at a mount was given up.
+#[derive(Clone, Debug, Error)]
+#[error("the {} file system at {} does not answer", .0.kind, .0.point.display())]
+pub(crate) struct Hung(Arc<Mount>);
+
+impl Hung {
+    /// Resolves when the server answers again.
+    pub(crate) async fn over(&self) {
+        drop(self.0.turn.acquire().await);
+    }
+}
+
+impl Reach {
+    /// As the table of mounts has it now.
+    pub(crate) fn now() -> Reach {
+        let reach = Reach::default();
+        reach.read_mounts();
+        reach
+    }
+
+    /// With one mount that may hang.
+    #[cfg(test)]
+    pub(crate) fn with_mount(point: &Path) -> Reach {
+        let reach = Reach::default();
+        let line = format!(
+            "1 1 0:9 / {} rw shared:1 - nfs server rw\n",
+            point.display()
+        );
+        reach.take_over(line.as_bytes()).expect("a table in memory");
+        reach
+    }
+
+    /// Something was mounted or unmounted.
+    pub(crate) fn read_mounts(&self) {
+        let table = File::open("/proc/thread-self/mountinfo");
+        if let Err(error) = table.and_then(|table| self.take_over(BufReader::new(table))) {
+            tracing::debug!(%error, "the table of mounts cannot be read");
+        }
+    }
+
+    /// A mount that was there before keeps the thread that waits for it.
+    fn take_over(&self, table: impl BufRead) -> io::Result<()> {
+        let mut known = self.mounts();
+        let there = mounts_that_may_hang(table)?.into_iter().map(|found| {
+            let before = known
+                .iter()
+                .find(|mount| mount.id == found.id && mount.point == found.point);
+            before.cloned().unwrap_or_else(|| Arc::new(found))
+        });
+        *known = there.collect();
+        Ok(())
+    }
+
+    fn mounts(&self) -> MutexGuard<'_, Vec<Arc<Mount>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a look at `path` may have to wait.
+    pub(crate) fn may_hang(&self, path: &Path) -> bool {
+        self.on_the_way(path).is_some()
+    }
+
+    /// Looks at once where nothing on the way to `path` can hang, and else in another thread, for at
+    /// most as long as `patience`.
+    ///
+    /// # Errors
+    /// What is mounted there does not answer. The look goes on, and nobody hears of it.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        path: &Path,
+        patience: Duration,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Hung> {
+        let Some(mount) = self.on_the_way(path) else {
+            return Ok(look());
+        };
+        let apart = async {
+            let turn = Arc::clone(&mount.turn).acquire_owned().await;
+            let seen = spawn_blocking(move || {
+                let seen = look();
+                drop(turn);
+                seen
+            });
+            seen.await
+        };
+        match timeout(patience, apart).await {
+            Ok(Ok(seen)) => Ok(seen),
+            Ok(Err(_)) | Err(_) => Err(Hung(mount)),
+        }
+    }
+
+    /// The first mount on the way to `path` that may hang. Links are followed by hand, each step only
+    /// when nothing that may hang is mounted before it.
+    fn on_the_way(&self, path: &Path) -> Option<Arc<Mount>> {
+        let mounts = self.mounts();
+        if mounts.is_empty() {
+            return None;
+        }
+        let at = |point: &Path| mounts.iter().find(|mount| mount.point == point);
+        let mut links = 0;
+        let mut steps = names(path);
+        let mut way = PathBuf::from("/");
+        if let Some(mount) = at(&way) {
+            return Some(Arc::clone(mount));
+        }
+        while let Some(step) = steps.pop() {
+            if step == ".." {
+                way.pop();
+                continue;
+            }
+            way.push(step);
+            if let Some(mount) = at(&way) {
+                return Some(Arc::clone(mount));
+            }
+            match fs::read_link(&way) {
+                Ok(target) => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return None;
+                    }
+                    if target.is_absolute() {
+                        way = PathBuf::from("/");
+                    } else {
+                        way.pop();
+                    }
+                    steps.append(&mut names(&target));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+                // It is no link.
+                Err(_) => {}
+            }
+        }
+        None
+    }
+}
+
+/// Of several mounts at one point, the last one hides the others. A node with many pods has
+/// thousands of mounts, so that nothing is kept of the others.
+fn mounts_that_may_hang(table: impl BufRead) -> io::Result<Vec<Mount>> {
+    let mut mounts: Vec<Mount> = Vec::new();
+    for line in table.split(b'\n') {
+        if let Some(mount) = mount(&line?) {
+            mounts.retain(|before| before.point != mount.point);
+            if !LOCAL.contains(&&*mount.kind) {
+                mounts.push(mount);
+            }
+        }
+    }
+    Ok(mounts)
+}
+
+/// `36 35 98:0 /root /mount/point options [tags] - kind source options`, as in proc(5).
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = fields.next()?;
+    let point = fields.nth(3)?;
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    let words = |bytes: &[u8]| OsStr::from_bytes(bytes).to_string_lossy().into_owned();
+    Some(Mount {
+        id: words(id),
+        point: PathBuf::from(OsString::from_vec(unescaped(point))),
+        kind: words(kind),
+        turn: Arc::new(Semaphore::new(1)),
+    })
+}
+
+/// Blanks, newlines and backslashes are written as `\040`.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = (first == b'\\').then(|| after.get(..3)).flatten();
+        let escaped = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() {
+            &after[3..]
+        } else {
+            after
+        };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn reach(mounts: &[(&str, &Path)]) -> Reach {
+        let lines = mounts.iter().enumerate().map(|(id, (kind, point))| {
+            format!(
+                "{id} 1 0:9 / {} rw shared:1 - {kind} server rw\n",
+                point.display()
+            )
+        });
+        let reach = Reach::default();
+        reach
+            .take_over(lines.collect::<String>().as_bytes())
+            .unwrap();
+        reach
+    }
+
+    #[test]
+    fn what_is_served_by_others_may_hang_with_everything_below_it() {
+        let reach = reach(&[
+            ("ext4", Path::new("/")),
+            ("nfs4", Path::new("/vdata")),
+            ("fuse.sshfs", Path::new("/a\\040b")),
+            ("tmpfs", Path::new("/vdata/local")),
+        ]);
+        assert!(reach.may_hang(Path::new("/vdata")));
+        assert!(reach.may_hang(Path::new("/vdata/x/csi.sock")));
+        // The way to it leads through the other.
+        assert!(reach.may_hang(Path::new("/vdata/local/csi.sock")));
+        assert!(reach.may_hang(Path::new("/a b/csi.sock")));
+        assert!(reach.may_hang(Path::new("/tmp/../vdata")));
+        assert!(!reach.may_hang(Path::new("/vdata2/x")) && !reach.may_hang(Path::new("/")));
+    }
+
+    #[test]
+    fn of_two_mounts_at_one_point_the_upper_one_counts() {
+        let upper_is_local = reach(&[
+            ("autofs", Path::new("/vdata")),
+            ("xfs", Path::new("/vdata")),
+        ]);
+        assert!(!upper_is_local.may_hang(Path::new("/vdata/x")));
+        let upper_is_not = reach(&[("xfs", Path::new("/vdata")), ("nfs", Path::new("/vdata"))]);
+        assert!(upper_is_not.may_hang(Path::new("/vdata/x")));
+    }
+
+    #[test]
+    fn links_that_lead_there_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let there = root.join("there");
+        let reach = Reach::with_mount(&there);
+        symlink(&there, root.join("absolute")).unwrap();
+        fs::create_dir(root.join("below")).unwrap();
+        symlink("../absolute/x", root.join("below/relative")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        assert!(reach.may_hang(&root.join("absolute/csi.sock")));
+        assert!(reach.may_hang(&root.join("below/relative/csi.sock")));
+        assert!(!reach.may_hang(&root.join("below/csi.sock")));
+        assert!(!reach.may_hang(&root.join("loop/csi.sock")));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_hangs_is_given_up_and_holds_one_thread() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let reach = Reach::with_mount(&root);
+        let (answer, server) = mpsc::channel::<()>();
+        let moment = Duration::from_millis(20);
+        let hung = reach
+            .look(&root, moment, move || server.recv().is_ok())
+            .await
+            .unwrap_err();
+        assert!(hung.to_string().starts_with("the nfs file system at "));
+        // The next look is not even begun.
+        let (begun, begins) = mpsc::channel();
+        let next = reach.look(&root, moment, move || begun.send(()));
+        assert!(next.await.is_err());
+        assert!(begins.try_recv().is_err());
+        answer.send(()).unwrap();
+        hung.over().await;
+        let seen = reach.look(&root, Duration::from_secs(60), || 1).await;
+        assert_eq!(seen.unwrap(), 1);
+    }
+
+    #[test]
+    fn a_mount_that_stays_keeps_the_thread_that_waits_for_it() {
+        let point = Path::new("/vdata");
+        let reach = reach(&[("nfs", point)]);
+        let before = reach.on_the_way(point).unwrap();
+        let table = "0 1 0:9 / /vdata rw - nfs server rw\n1 1 0:9 / /b rw - nfs server rw\n";
+        reach.take_over(table.as_bytes()).unwrap();
+        assert!(Arc::ptr_eq(&before, &reach.on_the_way(point).unwrap()));
+        let anew = "7 1 0:9 / /vdata rw - nfs server rw\n";
+        reach.take_over(anew.as_bytes()).unwrap();
+        assert!(!Arc::ptr_eq(&before, &reach.on_the_way(point).unwrap()));
+    }
+}

@@ -1,0 +1,359 @@
+//! The runtime directory: the lock against a second instance, and where state and control socket go.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::unistd::geteuid;
+use thiserror::Error;
+
+use crate::disk::directory;
+use crate::disk::identity::Identity;
+
+const DEFAULT: &str = "/run/node-storage-driver-registrar";
+
+/// How long a holder that ends is waited for. After a kill the kernel takes a moment to close what
+/// the process had open, the lock among it.
+const ENDING: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// A runtime directory that is ours alone while this lives.
+pub(crate) struct RuntimeDir {
+    place: Place,
+    lock: Flock<File>,
+}
+
+/// Where the directory is, and what it was when it was first taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+    nature: Nature,
+}
+
+impl Place {
+    pub(crate) fn of(path: &Path) -> io::Result<Place> {
+        Ok(Place {
+            path: path.to_owned(),
+            nature: Nature::of(path)?,
+        })
+    }
+
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        control_socket(&self.path)
+    }
+
+    /// Why what is there now is not to be trusted; nothing is wrong with what is missing.
+    pub(crate) fn fault(&self) -> Option<String> {
+        Nature::of(&self.path).ok()?.fault_since(&self.nature)
+    }
+}
+
+/// Why there is none.
+#[derive(Debug, Error)]
+pub(crate) enum RuntimeError {
+    #[error("another instance runs: pid {pid} holds {}", .lock.display())]
+    Held { pid: String, lock: PathBuf },
+    #[error("cannot make the runtime directory {}: {source}", .path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot lock {}: {source}", .lock.display())]
+    Lock { lock: PathBuf, source: io::Error },
+    #[error("the runtime directory {} was replaced, and is not taken: {reason}", .path.display())]
+    Replaced { path: PathBuf, reason: String },
+}
+
+/// What tells who may have put a directory where it is.
+#[derive(Clone, Debug)]
+struct Nature {
+    /// Where the link leads, if it is one.
+    link: Option<PathBuf>,
+    owner: u32,
+    /// By its group or by others.
+    writable: bool,
+}
+
+impl Nature {
+    fn of(path: &Path) -> io::Result<Nature> {
+        let found = fs::metadata(path)?;
+        Ok(Nature {
+            link: fs::read_link(path).ok(),
+            owner: found.uid(),
+            writable: found.mode() & 0o022 != 0,
+        })
+    }
+
+    /// Why a directory that was like `before` is not to be trusted any more.
+    fn fault_since(&self, before: &Nature) -> Option<String> {
+        let owner = self.owner;
+        let is_ours = [0, geteuid().as_raw(), before.owner].contains(&owner);
+        if self.link.is_some() && self.link != before.link {
+            Some("it is a symbolic link".to_owned())
+        } else if !is_ours {
+            Some(format!("it belongs to the user {owner}"))
+        } else if self.writable && !before.writable {
+            Some("its group or others may write to it".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+impl RuntimeError {
+    /// Another instance has it.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, RuntimeError::Held { .. })
+    }
+}
+
+/// Where the runtime directory is: the one that is named, else ours.
+pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
+    named(flag).unwrap_or_else(usual)
+}
+
+/// The directory that somebody names: `--runtime-dir`, else the first of systemd's.
+pub(crate) fn named(flag: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = flag {
+        return Some(path.to_owned());
+    }
+    let first = env::var_os("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
+    first.filter(|path| path.is_absolute())
+}
+
+/// The directory when nobody names one.
+pub(crate) fn usual() -> PathBuf {
+    PathBuf::from(DEFAULT)
+}
+
+pub(crate) fn control_socket(runtime: &Path) -> PathBuf {
+    runtime.join("control.sock")
+}
+
+/// The process that last took this runtime directory, as it wrote it down; it may have ended.
+pub(crate) fn last_holder(runtime: &Path) -> Option<u32> {
+    let lock = fs::read_to_string(lock_in(runtime)).ok()?;
+    lock.trim().parse().ok()
+}
+
+fn lock_in(runtime: &Path) -> PathBuf {
+    runtime.join("lock")
+}
+
+/// The state file in a runtime directory.
+pub(crate) fn state(runtime: &Path) -> PathBuf {
+    runtime.join("state.json")
+}
+
+impl RuntimeDir {
+    /// As [`Self::take`], and waits for a moment if another instance holds the lock: it may be about
+    /// to end. To be called before anything else depends on this thread.
+    pub(crate) fn take_in_turn(path: &Path) -> Result<RuntimeDir, RuntimeError> {
+        let deadline = Instant::now() + ENDING;
+        loop {
+            match RuntimeDir::take(path) {
+                Err(held) if held.is_held() && Instant::now() < deadline => sleep(LOOK_AGAIN),
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Makes the directory if need be, and takes the lock.
+    pub(crate) fn take(path: &Path) -> Result<RuntimeDir, RuntimeError> {
+        let make = |source| RuntimeError::Make {
+            path: path.to_owned(),
+            source,
+        };
+        directory::make(path).map_err(make)?;
+        let place = Place::of(path).map_err(make)?;
+        let lock = lock_in(path);
+        let failed = |source| RuntimeError::Lock {
+            lock: lock.clone(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            // A link here would have us cut the file that it points to.
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&lock)
+            .map_err(failed)?;
+        let mut held = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(held) => held,
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                return Err(RuntimeError::Held {
+                    pid: holder(&mut file),
+                    lock,
+                });
+            }
+            Err((_, error)) => return Err(failed(error.into())),
+        };
+        // Cut afterwards: to empty a file first is what some file systems are slow at.
+        let pid = format!("{}\n", std::process::id());
+        held.write_all(pid.as_bytes())
+            .and_then(|()| held.set_len(pid.len() as u64))
+            .map_err(failed)?;
+        Ok(RuntimeDir { place, lock: held })
+    }
+
+    /// The lock that we hold is the one that another instance would find. While it is open, its inode
+    /// is given to no other file.
+    pub(crate) fn is_held(&self) -> bool {
+        let held = self.lock.metadata();
+        held.is_ok_and(|held| Identity::from_parts(&held, None).is_at(&lock_in(&self.place.path)))
+    }
+
+    /// Takes the directory once more, after somebody has deleted it or the lock in it. What came
+    /// into its place meanwhile may be a trap, which at the start is for whoever starts us to judge.
+    pub(crate) fn take_again(&mut self) -> Result<(), RuntimeError> {
+        if let Some(reason) = self.place.fault() {
+            let path = self.place.path.clone();
+            return Err(RuntimeError::Replaced { path, reason });
+        }
+        self.lock = RuntimeDir::take(&self.place.path)?.lock;
+        Ok(())
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        state(&self.place.path)
+    }
+
+    /// Removes what means nothing without us. The state stays for the next run.
+    pub(crate) fn leave(&self) {
+        // Otherwise it is another instance's.
+        if !self.is_held() {
+            return;
+        }
+        let socket = self.place.control_socket();
+        if let Err(error) = fs::remove_file(&socket)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, path = %socket.display(), "cannot remove the control socket");
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.place.path
+    }
+}
+
+fn holder(file: &mut File) -> String {
+    let mut pid = String::new();
+    match file.read_to_string(&mut pid) {
+        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
+        Ok(_) | Err(_) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_second_instance_is_told_who_holds_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let first = RuntimeDir::take(&path).unwrap();
+        let Err(RuntimeError::Held { pid, .. }) = RuntimeDir::take(&path) else {
+            panic!("taken twice")
+        };
+        assert_eq!(pid, std::process::id().to_string());
+        drop(first);
+        RuntimeDir::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_was_replaced_is_no_longer_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        let mut ours = RuntimeDir::take(&path).unwrap();
+        assert!(ours.is_held());
+        for removed in [path.join("lock"), path.clone()] {
+            if removed == path {
+                fs::remove_dir_all(&path).unwrap();
+            } else {
+                fs::remove_file(&removed).unwrap();
+            }
+            assert!(!ours.is_held());
+            let other = RuntimeDir::take(&path).unwrap();
+            assert!(!ours.is_held());
+            assert!(ours.take_again().unwrap_err().is_held());
+            drop(other);
+            ours.take_again().unwrap();
+            assert!(ours.is_held());
+        }
+    }
+
+    /// Puts something else in the place of the directory.
+    type Replace = fn(&Path);
+
+    fn by_link(path: &Path) {
+        let elsewhere = path.with_file_name("elsewhere");
+        directory::make(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(elsewhere, path).unwrap();
+    }
+
+    fn by_writable(path: &Path) {
+        directory::make(path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o775)).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_could_have_put_there_is_not_taken_again() {
+        let replacements: [(Replace, &str); 2] = [
+            (by_link, "it is a symbolic link"),
+            (by_writable, "its group or others may write to it"),
+        ];
+        for (replace, reason) in replacements {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("run");
+            let mut ours = RuntimeDir::take(&path).unwrap();
+            fs::remove_dir_all(&path).unwrap();
+            replace(&path);
+            let told = ours.take_again().unwrap_err().to_string();
+            assert!(told.contains(reason), "{told}");
+            assert!(!lock_in(&path).exists(), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_was_like_that_from_the_start_is_taken_again() {
+        for make in [by_link as Replace, by_writable] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("run");
+            make(&path);
+            let mut ours = RuntimeDir::take(&path).unwrap();
+            fs::remove_file(lock_in(&path)).unwrap();
+            ours.take_again().unwrap();
+            assert!(ours.is_held());
+        }
+    }
+
+    #[test]
+    fn a_directory_may_belong_to_root_to_us_and_to_whom_it_belonged() {
+        let owned_by = |owner| Nature {
+            link: None,
+            owner,
+            writable: false,
+        };
+        let ours = geteuid().as_raw();
+        for owner in [0, ours, 70_000] {
+            assert_eq!(owned_by(owner).fault_since(&owned_by(70_000)), None);
+        }
+        let told = owned_by(70_001).fault_since(&owned_by(70_000));
+        assert_eq!(told.as_deref(), Some("it belongs to the user 70001"));
+    }
+}

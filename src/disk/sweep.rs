@@ -1,0 +1,244 @@
+//! Removes what an earlier run left behind: links of ours that lead nowhere, sockets of ours that
+//! nobody listens on, temporary names.
+//!
+//! Other instances may share the directories, each with drivers of its own. One that is down for a
+//! moment, as in a restart, has a link and a socket that look just like leftovers, and the kubelet
+//! holds its driver through them. So only two things are leftovers: those of drivers that are ours,
+//! and those from before this boot, since which every kubelet and every instance has ended.
+
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::layout::Layout;
+use super::link;
+use crate::disk::identity::Identity;
+use crate::disk::name::DriverName;
+use crate::disk::socket::{Knock, STAGED, knock};
+use crate::os::boot;
+
+const DEAD_LINK: &str = "a link of ours that leads nowhere";
+const DEAD_SOCKET: &str = "a socket of ours that nobody listens on";
+const TEMPORARY: &str = "a temporary file of ours";
+
+/// What of the directories is ours.
+#[derive(Debug, Default)]
+pub(crate) struct Ours {
+    /// Drivers that we look after, or did when we last ran.
+    pub(crate) names: BTreeSet<DriverName>,
+    /// What still holds, and is not touched.
+    pub(crate) kept: BTreeSet<PathBuf>,
+}
+
+/// A link that leads nowhere and may be another instance's. When its driver turns out to be ours,
+/// so does the link.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unclaimed {
+    pub(crate) name: DriverName,
+    pub(crate) link: PathBuf,
+}
+
+/// What is left after a sweep.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// What was left to others.
+    pub(crate) unclaimed: Vec<Unclaimed>,
+    /// What is ours, and the file system did not let us remove.
+    pub(crate) failed: Vec<(PathBuf, Identity)>,
+}
+
+impl Swept {
+    fn remove(&mut self, path: &Path, identity: Identity, what: &'static str) {
+        if !remove(path, &identity, what) {
+            self.failed.push((path.to_owned(), identity));
+        }
+    }
+}
+
+/// Looks through the directories of `layout` once.
+pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
+    // The kernel counts every interrupt of every core for it: only where there is something to judge.
+    let booted = LazyCell::new(boot::began);
+    let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
+    let mut swept = Swept::default();
+    for entry in entries(layout.kubelet_dir()) {
+        let link = entry.path();
+        if ours.kept.contains(&link) {
+            continue;
+        }
+        if let Some(socket) = dead_second_name(layout, ours, &link) {
+            swept.remove(&link, socket, DEAD_SOCKET);
+            continue;
+        }
+        let Some((name, identity)) = dead_link(layout, &link) else {
+            continue;
+        };
+        // A link of an earlier boot may have been taken up by an instance that has served since.
+        let is_left = is_old(&link) && is_old(&layout.socket(&name));
+        if is_left || ours.names.contains(&name) {
+            swept.remove(&link, identity, DEAD_LINK);
+        } else {
+            swept.unclaimed.push(Unclaimed { name, link });
+        }
+    }
+    for entry in entries(layout.registry_dir()) {
+        let socket = entry.path();
+        let Some(name) = layout.driver_of(&entry.file_name()) else {
+            continue;
+        };
+        // Only the socket that was knocked on is as old as it was found to be.
+        let is_ours = || ours.names.contains(&name) || is_old(&socket);
+        if ours.kept.contains(&socket) || !is_ours() {
+            continue;
+        }
+        if let Some(identity) = dead_socket(&socket).filter(|_| is_ours()) {
+            swept.remove(&socket, identity, DEAD_SOCKET);
+        }
+    }
+    let stages = BTreeSet::from([
+        layout.socket_stage(),
+        layout.link_stage(),
+        layout.registry_dir(),
+        layout.kubelet_dir(),
+    ]);
+    for entry in stages.into_iter().flat_map(entries) {
+        let path = entry.path();
+        if let Some(identity) = staged_socket(&entry).or_else(|| staged_link(layout, &entry)) {
+            swept.remove(&path, identity, TEMPORARY);
+        }
+    }
+    swept
+}
+
+/// Removes a link of ours, if it still leads nowhere.
+pub(crate) fn sweep_link(layout: &Layout, link: &Path) {
+    if let Some((_, identity)) = dead_link(layout, link) {
+        remove(link, &identity, DEAD_LINK);
+    }
+}
+
+/// Removes the sockets that a run which was killed left under temporary names in `directory`.
+pub(crate) fn sweep_stage(directory: &Path) {
+    for entry in entries(directory) {
+        if let Some(identity) = staged_socket(&entry) {
+            remove(&entry.path(), &identity, TEMPORARY);
+        }
+    }
+}
+
+fn entries(directory: &Path) -> Vec<DirEntry> {
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.filter_map(Result::ok).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, directory = %directory.display(), "cannot look for leftovers");
+            Vec::new()
+        }
+    }
+}
+
+/// A socket in the place of a link of ours, which a kubelet that cannot be seen had.
+fn dead_second_name(layout: &Layout, ours: &Ours, path: &Path) -> Option<Identity> {
+    let file_name = path.file_name()?;
+    let is_links = |name: &DriverName| layout.is_link_of(file_name, name);
+    let is_ours = layout.one_directory() && ours.names.iter().any(is_links);
+    dead_socket(path).filter(|_| is_ours)
+}
+
+fn is_staged(name: &OsStr) -> bool {
+    let random = name.as_bytes().strip_prefix(STAGED.as_bytes());
+    random.is_some_and(|random| random.len() == 7 && random.iter().all(u8::is_ascii_hexdigit))
+}
+
+fn staged_socket(entry: &DirEntry) -> Option<Identity> {
+    is_staged(&entry.file_name())
+        .then(|| dead_socket(&entry.path()))
+        .flatten()
+}
+
+fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
+    let is_ours = |link: &Identity| link.target().is_some_and(|to| layout.is_target(to));
+    let link = Identity::of(&entry.path()).ok()?;
+    (is_staged(&entry.file_name()) && is_ours(&link)).then_some(link)
+}
+
+/// The socket at `path`, if one is there that nobody listens on.
+pub(crate) fn dead_socket(path: &Path) -> Option<Identity> {
+    let found = fs::symlink_metadata(path).ok()?;
+    let is_dead = found.file_type().is_socket() && matches!(knock(path), Knock::Dead);
+    is_dead.then(|| Identity::from_parts(&found, None))
+}
+
+/// The driver of a link that is a registrar's by its target, when nobody serves the socket that it
+/// stands for. The target may be a path that only the kubelet can follow, so the socket is knocked
+/// on where we see it.
+fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
+    let link = Identity::of(path).ok()?;
+    let target = link.target().filter(|target| layout.is_target(target))?;
+    let name = layout.driver_of(target.file_name()?)?;
+    let is_dead = matches!(knock(&layout.socket(&name)), Knock::Dead);
+    is_dead.then_some((name, link))
+}
+
+/// Nothing that was made since then is at `path`.
+fn was_there_before(then: SystemTime, path: &Path) -> bool {
+    match fs::symlink_metadata(path).and_then(|found| found.modified()) {
+        Ok(made) => made < then,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Removes what was looked at. What has come to its place since is another's. Tells whether it is gone.
+fn remove(path: &Path, identity: &Identity, what: &'static str) -> bool {
+    match link::remove(path, identity) {
+        Ok(true) => tracing::info!(path = %path.display(), "removed {what}"),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(%error, path = %path.display(), "cannot remove {what}");
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::Settings;
+    use crate::disk::layout::Slot;
+
+    /// Another instance may come up between the look at its link and the removal.
+    #[test]
+    fn a_link_that_was_made_after_the_look_is_not_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = Settings {
+            registry_dir: dir.path().join("registry"),
+            ..Settings::default()
+        };
+        settings.kubelet.registry_dir = dir.path().join("kubelet");
+        settings.kubelet.sees_registry_as = settings.registry_dir.clone();
+        let layout = Layout::of(&settings);
+        fs::create_dir(layout.kubelet_dir()).unwrap();
+        let name = DriverName::parse("a.test").unwrap();
+        let link = layout.link(&name, Slot::default());
+        symlink(layout.target(&name), &link).unwrap();
+        let (_, looked_at) = dead_link(&layout, &link).unwrap();
+        fs::remove_file(&link).unwrap();
+        symlink(layout.target(&name), &link).unwrap();
+        let mut swept = Swept::default();
+        swept.remove(&link, looked_at, DEAD_LINK);
+        assert!(link.is_symlink(), "it is another's");
+        assert!(swept.failed.is_empty());
+        let (_, looked_at) = dead_link(&layout, &link).unwrap();
+        swept.remove(&link, looked_at, DEAD_LINK);
+        assert!(!link.is_symlink());
+    }
+}

@@ -1,0 +1,221 @@
+//! How something of ours stands on disk, and how often it is put back when somebody takes it away.
+
+use std::time::Duration;
+
+use crate::disk::identity::Identity;
+use crate::disk::obstacle::Obstacle;
+use crate::os::backoff::Backoff;
+use crate::os::clock::Moment;
+
+/// Interference further apart than this is not a fight.
+const CALM: Duration = Duration::from_secs(30);
+/// So many times it is put back at once.
+const AT_ONCE: u32 = 3;
+/// After that, at this pace.
+const CONTESTED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+/// The file system said no.
+const FAILED: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
+
+/// A socket or a link of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Footing {
+    what: &'static str,
+    state: State,
+    pace: Pace,
+    failures: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// Nothing of ours is there; it may be put there.
+    Absent,
+    Standing(Identity),
+    /// It cannot be put there. Without a time, it is tried when the place was looked at again.
+    Blocked {
+        obstacle: Obstacle,
+        retry: Option<Moment>,
+    },
+}
+
+/// How often it was taken away of late.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Pace {
+    count: u32,
+    put_back: Option<Moment>,
+}
+
+impl Footing {
+    pub(crate) fn new(what: &'static str) -> Footing {
+        Footing {
+            what,
+            state: State::Absent,
+            pace: Pace::default(),
+            failures: 0,
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match &self.state {
+            State::Standing(identity) => Some(identity),
+            State::Absent | State::Blocked { .. } => None,
+        }
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
+        match &self.state {
+            State::Blocked { obstacle, .. } => Some(obstacle),
+            State::Absent | State::Standing(_) => None,
+        }
+    }
+
+    /// It may be put in its place now.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        match &self.state {
+            State::Absent => true,
+            State::Blocked { retry, .. } => retry.is_some_and(|at| at <= now),
+            State::Standing(_) => false,
+        }
+    }
+
+    /// When it is tried again without anything else happening.
+    pub(crate) fn retry(&self) -> Option<Moment> {
+        match &self.state {
+            State::Blocked { retry, .. } => *retry,
+            State::Absent | State::Standing(_) => None,
+        }
+    }
+
+    /// It stands.
+    pub(crate) fn stood(&mut self, identity: Identity) {
+        self.state = State::Standing(identity);
+        self.failures = 0;
+    }
+
+    /// It could not be put in its place.
+    pub(crate) fn blocked(&mut self, obstacle: Obstacle, now: Moment) {
+        if obstacle == Obstacle::Snatched {
+            return self.disturbed(now);
+        }
+        let retry = if matches!(obstacle, Obstacle::Failed(_)) {
+            self.failures = self.failures.saturating_add(1);
+            Some(now + FAILED.delay(self.failures - 1))
+        } else {
+            None
+        };
+        self.state = State::Blocked { obstacle, retry };
+    }
+
+    /// We took it away ourselves, or it is to be tried again.
+    pub(crate) fn cleared(&mut self) {
+        self.state = State::Absent;
+    }
+
+    /// The place changed: whatever blocked it may be gone. A pace that was set is kept to.
+    pub(crate) fn look_again(&mut self) {
+        if matches!(self.state, State::Blocked { retry: None, .. }) {
+            self.state = State::Absent;
+        }
+    }
+
+    /// Makes equal situations equal, for the search over all states.
+    #[cfg(test)]
+    pub(crate) fn normalise(
+        &mut self,
+        identity: impl Fn(&Identity) -> Identity,
+        time: impl Fn(Moment) -> Moment,
+    ) {
+        match &mut self.state {
+            State::Absent => {}
+            State::Standing(standing) => *standing = identity(standing),
+            State::Blocked { retry, .. } => *retry = retry.map(&time),
+        }
+        self.pace.put_back = self.pace.put_back.map(|_| time(Moment::default()));
+    }
+
+    /// Somebody took it away. It goes back at once the first times, then at a slower pace.
+    pub(crate) fn disturbed(&mut self, now: Moment) {
+        let delay = self.pace.disturbed(now);
+        self.state = if delay.is_zero() {
+            State::Absent
+        } else {
+            State::Blocked {
+                obstacle: Obstacle::Contested {
+                    what: self.what,
+                    count: self.pace.count,
+                },
+                retry: Some(now + delay),
+            }
+        };
+    }
+}
+
+impl Pace {
+    /// It was taken away. Tells how long to wait before it is put back.
+    pub(crate) fn disturbed(&mut self, now: Moment) -> Duration {
+        if self.put_back.is_none_or(|at| now - at > CALM) {
+            self.count = 0;
+        }
+        let delay = self
+            .count
+            .checked_sub(AT_ONCE)
+            .map_or(Duration::ZERO, |more| CONTESTED.delay(more));
+        self.count = self.count.saturating_add(1);
+        self.put_back = Some(now + delay);
+        delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The delays that a rival meets who takes the thing away as soon as it is there.
+    fn fight(rounds: usize) -> Vec<u64> {
+        let mut pace = Pace::default();
+        let mut now = Moment(0);
+        (0..rounds)
+            .map(|_| {
+                let delay = pace.disturbed(now);
+                now = now + delay;
+                delay.as_secs()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn three_times_at_once_then_slower_and_slower() {
+        assert_eq!(fight(10), [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn a_calm_half_minute_ends_the_fight() {
+        let mut pace = Pace::default();
+        for _ in 0..3 {
+            assert_eq!(pace.disturbed(Moment(0)), Duration::ZERO);
+        }
+        assert_eq!(pace.disturbed(Moment(30_000)), Duration::from_secs(1));
+        assert_eq!(pace.disturbed(Moment(61_001)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_failing_file_system_is_tried_again_more_and_more_slowly() {
+        let mut link = Footing::new("the link");
+        let mut retries = Vec::new();
+        for _ in 0..3 {
+            link.blocked(Obstacle::Failed("no space".into()), Moment(0));
+            retries.push(link.retry().unwrap().0);
+        }
+        assert_eq!(retries, [100, 200, 400]);
+        link.look_again();
+        assert!(!link.is_due(Moment(399)) && link.is_due(Moment(400)));
+    }
+
+    #[test]
+    fn a_foreign_owner_is_tried_again_when_the_place_was_looked_at() {
+        let mut link = Footing::new("the link");
+        link.blocked(Obstacle::LiveOwner("pid 1".into()), Moment(0));
+        assert!(!link.is_due(Moment(u64::MAX)));
+        link.look_again();
+        assert!(link.is_due(Moment(0)));
+    }
+}

@@ -1,0 +1,50 @@
+//! The two calls of a kubelet, answered at once.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::agent::follows_links;
+use super::session::{Outcome, Visit};
+use crate::grpc::proto::registration::registration_server::Registration;
+use crate::grpc::proto::registration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
+};
+use crate::os::text::printable;
+
+/// The kubelet waits five seconds for its answer, and from 1.36 on takes the driver away when it
+/// is late: better an answer before the state is written than none.
+const WRITTEN: Duration = Duration::from_secs(1);
+
+#[async_trait]
+impl Registration for Visit {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        match self.ask() {
+            Some(info) => Ok(Response::new(info)),
+            None => Err(Status::unavailable("the driver does not answer")),
+        }
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let agent = request.metadata().get("user-agent");
+        let agent = agent.and_then(|agent| agent.to_str().ok());
+        let follows_links = agent.is_some_and(follows_links);
+        let status = request.into_inner();
+        let outcome = if status.plugin_registered {
+            Outcome::Registered
+        } else {
+            Outcome::Rejected(printable(&status.error))
+        };
+        if timeout(WRITTEN, self.tell(outcome, follows_links))
+            .await
+            .is_err()
+        {
+            tracing::warn!("the kubelet got its answer before the state was written");
+        }
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}

@@ -1,0 +1,201 @@
+//! What a process says of the root directory of the kubelet that is in it.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+
+use super::{DEFAULT, KubeletRoot, Why};
+use crate::os::go_flags::flag;
+
+/// How much is read of a file that a kubelet's command line names.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// Programs that have a kubelet in them, and where that lives when their flags do not say.
+const WRAPPERS: [(&str, &str); 4] = [
+    ("k3s", DEFAULT),
+    ("rke2", DEFAULT),
+    ("k0s", "/var/lib/k0s/kubelet"),
+    ("kubelite", "/var/snap/microk8s/common/var/lib/kubelet"),
+];
+
+/// A process that calls itself a kubelet, or a program that has one in it.
+pub(super) struct Claim {
+    pub(super) pid: u32,
+    /// Its directory in /proc.
+    process: PathBuf,
+    program: String,
+    arguments: Vec<String>,
+}
+
+impl Claim {
+    /// What the process says, if root or whoever we are runs it: anybody may call a program
+    /// "kubelet", and name any root and any file on its command line.
+    pub(super) fn of(proc: &Path, pid: u32) -> Option<Claim> {
+        let process = proc.join(pid.to_string());
+        if !is_privileged(&process) {
+            return None;
+        }
+        // A process may end between two looks, and a thread of the kernel has no command line.
+        let line = fs::read(process.join("cmdline")).ok()?;
+        let arguments: Vec<String> = line
+            .split(|byte| *byte == 0)
+            .map(|argument| String::from_utf8_lossy(argument).into_owned())
+            .collect();
+        let (program, arguments) = program(&arguments)?;
+        Some(Claim {
+            pid,
+            process,
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    /// The root directory by its command line, and by the files that this names if the process
+    /// `is_believed`: to open a file of a stranger's choice may take for ever.
+    pub(super) fn root(&self, is_believed: bool) -> KubeletRoot {
+        let (pid, program) = (self.pid, self.program.clone());
+        if let Some(path) = root_flag(&program, &self.arguments, is_believed) {
+            let why = Why::Flag { pid, program };
+            return KubeletRoot { path, why };
+        }
+        if is_believed
+            && program == "kubelet"
+            && let Some(file) = flag(&self.arguments, "config").and_then(absolute)
+            && let Some(path) = in_config_file(&self.process, &file)
+        {
+            let why = Why::ConfigFile { pid, file };
+            return KubeletRoot { path, why };
+        }
+        let wrapper = WRAPPERS.iter().find(|(name, _)| *name == program);
+        KubeletRoot {
+            path: wrapper.map_or(DEFAULT, |(_, root)| root).into(),
+            why: Why::Program { pid, program },
+        }
+    }
+}
+
+/// A process of root, or of whoever we are: by what it may do, for its directory in /proc may have
+/// root for an owner whoever runs it.
+fn is_privileged(process: &Path) -> bool {
+    let Ok(status) = fs::read_to_string(process.join("status")) else {
+        return false;
+    };
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let ours = geteuid().as_raw();
+    users.is_some_and(|users| {
+        let mut users = users.split_ascii_whitespace();
+        users.all(|user| {
+            user.parse()
+                .is_ok_and(|user: u32| user == 0 || user == ours)
+        })
+    })
+}
+
+/// The text of a file that a command line names. It is neither waited for nor read for ever.
+fn text_of(path: &Path) -> io::Result<String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The name of the program that has a kubelet in it, and its arguments. `hyperkube kubelet` is one,
+/// `k3s kubectl` is none.
+fn program(arguments: &[String]) -> Option<(&str, &[String])> {
+    let (first, rest) = arguments.split_first()?;
+    let name = first.rsplit('/').next()?;
+    let word = rest.first().map(String::as_str);
+    match (name, word) {
+        ("kubelet", _) => Some(("kubelet", rest)),
+        ("hyperkube", Some("kubelet")) => Some(("kubelet", &rest[1..])),
+        ("k3s" | "rke2", Some("server" | "agent")) | ("k0s", Some("controller" | "worker")) => {
+            Some((name, rest))
+        }
+        // k3s shows itself so: "/usr/local/bin/k3s server" in one argument.
+        (_, None | Some("")) => {
+            let mut words = first.split(' ');
+            let name = words.next()?.rsplit('/').next()?;
+            let known = matches!(
+                (name, words.next()?),
+                ("k3s" | "rke2", "server" | "agent") | ("k0s", "controller" | "worker")
+            );
+            known.then_some((name, rest))
+        }
+        // microk8s has all of Kubernetes in one process, with the kubelet's flags in a file.
+        ("kubelite", _) => Some((name, rest)),
+        _ => None,
+    }
+}
+
+fn root_flag(program: &str, arguments: &[String], reads_files: bool) -> Option<PathBuf> {
+    let own = flag(arguments, "root-dir").and_then(absolute);
+    match program {
+        "kubelet" => own,
+        // --kubelet-arg root-dir=/x, as often as one likes.
+        "k3s" | "rke2" => passed_on(arguments, "kubelet-arg"),
+        "k0s" => passed_on(arguments, "kubelet-extra-args")
+            .or_else(|| flag(arguments, "kubelet-root-dir").and_then(absolute))
+            .or_else(|| Some(absolute(flag(arguments, "data-dir")?)?.join("kubelet"))),
+        "kubelite" if reads_files => flag(arguments, "kubelet-args-file")
+            .and_then(|file| text_of(Path::new(file)).ok())
+            .and_then(|text| {
+                let lines: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+                absolute(flag(&lines, "root-dir")?)
+            }),
+        _ => None,
+    }
+}
+
+/// A flag for the kubelet within a flag of the program around it.
+fn passed_on(arguments: &[String], name: &str) -> Option<PathBuf> {
+    let all = crate::os::go_flags::flags(arguments, name);
+    let root = |value: &str| {
+        value
+            .split([' ', ','])
+            .find_map(|word| word.trim_start_matches('-').strip_prefix("root-dir="))
+            .and_then(absolute)
+    };
+    all.into_iter().filter_map(root).next_back()
+}
+
+/// What is printed must not break a line.
+fn absolute(text: &str) -> Option<PathBuf> {
+    let path = Path::new(text);
+    let fit = path.is_absolute() && !text.contains(char::is_control);
+    fit.then(|| path.components().collect())
+}
+
+/// The kubelet's file is YAML or JSON, and has had no key for the root directory so far; some
+/// builds have `rootDir`. A single key at the top needs no parser.
+fn in_config_file(process: &Path, file: &Path) -> Option<PathBuf> {
+    // As the process sees it: a kubelet in a container has a file system of its own.
+    let inside = process.join("root").join(file.strip_prefix("/").ok()?);
+    // A sandbox without capabilities may not look through another process.
+    let text = text_of(&inside).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => text_of(file),
+        _ => Err(error),
+    });
+    let text = text.ok()?;
+    let value = |line: &str| {
+        let line = line.trim_start_matches('{').trim_end_matches(['}', ',']);
+        let (key, value) = line.split_once(':')?;
+        let plain = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
+        (plain(key) == "rootDir").then(|| plain(value))
+    };
+    // An indented key belongs to something else, except in JSON, where all are indented.
+    let json = text.trim_start().starts_with('{');
+    let mut lines = text
+        .lines()
+        .filter(|line| json || !line.starts_with([' ', '\t', '#']));
+    lines.find_map(value).and_then(|path| absolute(&path))
+}

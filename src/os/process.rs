@@ -1,0 +1,256 @@
+//! The kubelet as a process: which one spoke to us, whether it still runs, whether one is there.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
+
+use crate::disk::socket::{self, Knock, Peer};
+use crate::os::async_fd::polled;
+
+/// How often /proc is looked at where the kernel has no pidfd (before 5.3).
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Re-created by every kubelet that starts, whatever its root directory: what device plugins go by.
+const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
+
+/// A process, told apart from any later one that gets its pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Process {
+    /// As seen from our own pid namespace.
+    pub pid: u32,
+    /// Clock ticks since boot, from /proc/PID/stat.
+    pub started: u64,
+}
+
+impl Process {
+    /// The process that has this pid now; none when it has ended or /proc does not show it.
+    pub(crate) fn of(pid: u32) -> Option<Process> {
+        Process::read(pid, read_stat(pid)).ok().flatten()
+    }
+
+    /// The process that has said something. One that has ended since is none that runs, and still
+    /// somebody; none is one that /proc does not show.
+    pub(crate) fn behind(pid: u32) -> Option<Process> {
+        let ended = Process {
+            pid,
+            started: u64::MAX,
+        };
+        Process::of(pid).or_else(|| ended.is_gone().then_some(ended))
+    }
+
+    /// No process has this pid.
+    fn is_gone(self) -> bool {
+        self.open().is_err_and(|error| is_no_process(&error))
+    }
+
+    pub(crate) fn is_running(self) -> bool {
+        self.is_said_to_run(read_stat(self.pid))
+    }
+
+    /// What cannot be looked at, such as for want of a file descriptor, has not ended for that.
+    fn is_said_to_run(self, stat: io::Result<String>) -> bool {
+        Process::read(self.pid, stat).map_or(true, |now| now == Some(self))
+    }
+
+    fn read(pid: u32, stat: io::Result<String>) -> io::Result<Option<Process>> {
+        match stat {
+            Ok(stat) => Ok(started(&stat).map(|started| Process { pid, started })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_process(&error) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Resolves when the process has ended.
+    pub(crate) async fn ended(self) {
+        match self.pidfd() {
+            // The pid may have passed to another process before the pidfd was opened.
+            Ok(fd) if self.is_running() => {
+                if let Err(error) = fd.ready(Interest::READABLE).await {
+                    tracing::warn!(%error, pid = self.pid, "cannot wait for the kubelet's end");
+                    self.gone_from_proc().await;
+                }
+            }
+            Ok(_) => {}
+            Err(error) if is_no_process(&error) => {}
+            Err(error) => {
+                tracing::debug!(%error, pid = self.pid, "no pidfd, so /proc is looked at");
+                self.gone_from_proc().await;
+            }
+        }
+    }
+
+    fn pidfd(self) -> io::Result<AsyncFd<OwnedFd>> {
+        polled(self.open()?, Interest::READABLE)
+    }
+
+    fn open(self) -> io::Result<OwnedFd> {
+        let pid = i32::try_from(self.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(pidfd_open(pid, PidfdFlags::empty())?)
+    }
+
+    async fn gone_from_proc(self) {
+        while self.is_running() {
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+fn is_no_process(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+}
+
+fn read_stat(pid: u32) -> io::Result<String> {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+}
+
+/// The start time is the 22nd field; the second, the command's name in brackets, may hold anything.
+fn started(stat: &str) -> Option<u64> {
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// A directory, told apart from one made anew under its name. Its change time moves with each
+/// entry, so its birth stands in for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Directory {
+    device: u64,
+    inode: u64,
+    born: Option<SystemTime>,
+}
+
+impl Directory {
+    pub(crate) fn of(path: &Path) -> Option<Directory> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Directory {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            born: metadata.created().ok(),
+        })
+    }
+}
+
+/// The directory that a kubelet watches for plugins, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Watched {
+    pub(crate) directory: Directory,
+    /// The kubelet; none when none has spoken to us, or its pid cannot be seen.
+    pub(crate) by: Option<Process>,
+}
+
+/// Where a kubelet with this root shows that it has started.
+#[derive(Clone, Debug)]
+pub(crate) struct Signs {
+    pod_resources: PathBuf,
+}
+
+impl Signs {
+    pub(crate) fn of(root: &Path) -> Signs {
+        Signs {
+            pod_resources: root.join("pod-resources/kubelet.sock"),
+        }
+    }
+
+    /// A kubelet listens on its pod-resources socket.
+    pub(crate) fn show_a_kubelet(&self) -> bool {
+        socket::is_alive(&self.pod_resources)
+    }
+
+    /// The process that listens there, whatever it is called.
+    pub(crate) fn listener(&self) -> Option<Peer> {
+        match socket::knock(&self.pod_resources) {
+            Knock::Alive(stream) => Peer::of(&stream?),
+            Knock::Dead | Knock::Unknown(_) => None,
+        }
+    }
+
+    /// Sockets that are made anew when a kubelet starts.
+    pub(crate) fn sockets(&self) -> [PathBuf; 2] {
+        [self.pod_resources.clone(), PathBuf::from(DEVICE_PLUGINS)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn reads_the_start_time_behind_a_name_with_brackets_and_blanks() {
+        let stat = format!(
+            "7 (a) b (c) S {} 4711 0 0",
+            (1..=18).map(|n| n.to_string() + " ").collect::<String>()
+        );
+        assert_eq!(started(&stat), Some(4711));
+        assert_eq!(started("7 (a"), None);
+        assert_eq!(started("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_pid_with_another_start_time_is_another_process() {
+        let me = Process::of(std::process::id()).unwrap();
+        assert!(me.is_running());
+        assert!(
+            !Process {
+                started: me.started + 1,
+                ..me
+            }
+            .is_running()
+        );
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_has_not_ended() {
+        let me = Process::of(std::process::id()).unwrap();
+        let failed = |errno: Errno| Err(io::Error::from(errno));
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS] {
+            assert!(me.is_said_to_run(failed(errno)), "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::SRCH] {
+            assert!(!me.is_said_to_run(failed(errno)), "{errno}");
+        }
+    }
+
+    #[tokio::test]
+    async fn notices_the_end_of_a_process() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        let ended = tokio::spawn(process.ended());
+        tokio::task::yield_now().await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), ended)
+            .await
+            .expect("the end was not noticed")
+            .unwrap();
+        assert!(!process.is_running());
+        process.ended().await;
+    }
+
+    #[tokio::test]
+    async fn somebody_who_has_spoken_and_ended_is_somebody_who_has_ended() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let process = Process::behind(pid).unwrap();
+        assert!(!process.is_running());
+        process.ended().await;
+        let me = std::process::id();
+        assert_eq!(Process::behind(me), Process::of(me));
+    }
+}

@@ -1,0 +1,227 @@
+//! What clients of the control socket ask of the supervisor.
+
+use tokio::sync::oneshot;
+
+use super::{DriverId, Supervisor};
+use crate::config::Settings;
+use crate::disk::layout::Layout;
+use crate::driver::phase::Phase;
+use crate::driver::{Event, Record};
+use crate::grpc::proto::control::{Kubelet, Status};
+use crate::systemd::journal::message_id;
+
+/// A question or an order, with the place for its answer.
+pub(crate) enum Request {
+    Status(oneshot::Sender<Status>),
+    Hand {
+        hand: Hand,
+        driver: String,
+        done: oneshot::Sender<Result<(), String>>,
+    },
+    /// Another instance leaves a driver to us.
+    TakeUp {
+        driver: String,
+        record: Box<Record>,
+        done: oneshot::Sender<Result<(), String>>,
+    },
+    Reload(oneshot::Sender<Result<(), String>>),
+}
+
+/// What is done to a driver by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hand {
+    Reannounce,
+    Withdraw,
+    Publish,
+}
+
+impl Hand {
+    fn word(self) -> &'static str {
+        match self {
+            Hand::Reannounce => "announced again",
+            Hand::Withdraw => "withdrawn",
+            Hand::Publish => "published",
+        }
+    }
+}
+
+impl Supervisor {
+    pub(super) fn answer(&mut self, request: Request) {
+        let gone = match request {
+            // A status is of use to that client only; an order is carried out all the same.
+            Request::Status(answer) if answer.is_closed() => true,
+            Request::Status(answer) => answer.send(self.status()).is_err(),
+            Request::Hand { hand, driver, done } => done.send(self.by_hand(hand, &driver)).is_err(),
+            Request::TakeUp {
+                driver,
+                record,
+                done,
+            } => done.send(self.take_up(&driver, &record)).is_err(),
+            Request::Reload(done) => done.send(self.reload()).is_err(),
+        };
+        if gone {
+            tracing::debug!("a client left before it had its answer");
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        tracing::trace!("putting the status together");
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ready: self.ready,
+            kubelet: Some(Kubelet {
+                registry_dir: self.layout.kubelet_dir().to_string_lossy().into_owned(),
+                pid: self.kubelets.pid(),
+            }),
+            drivers: self
+                .entries
+                .iter()
+                .map(|(id, entry)| entry.status(id, &self.layout))
+                .collect(),
+            notes: self.notes(),
+        }
+    }
+
+    fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), String> {
+        let id = self
+            .find(driver)
+            .ok_or_else(|| format!("there is no driver \"{driver}\""))?;
+        let event = match hand {
+            Hand::Reannounce => {
+                self.may_announce(&id)?;
+                Event::Reannounce("by hand")
+            }
+            Hand::Withdraw => Event::Withdraw,
+            Hand::Publish => Event::Publish,
+        };
+        tracing::info!(driver = %id, "{id}: {} by hand", hand.word());
+        self.apply(&id, event);
+        self.tick(&id);
+        Ok(())
+    }
+
+    /// A link is there to be made anew, and the driver answers: a kubelet that calls one which does
+    /// not would only take it off the node.
+    fn may_announce(&self, id: &DriverId) -> Result<(), String> {
+        match self.entries.get(id) {
+            Some(entry) if entry.driver.links().is_none() => Err(self.why_no_link(id)),
+            Some(entry) if entry.driver.is_silent() => Err(format!(
+                "{id} does not answer, and an announcement would take it off the node; start the driver first: {}",
+                entry.shown.reason
+            )),
+            Some(_) => Ok(()),
+            None => Err(self.why_no_link(id)),
+        }
+    }
+
+    fn why_no_link(&self, id: &DriverId) -> String {
+        match self.entries.get(id).map(|entry| &entry.shown) {
+            Some(shown) if shown.phase == Phase::Withdrawn => {
+                format!("{id} is withdrawn; publish it first")
+            }
+            Some(shown) => format!(
+                "{id} has no link to announce again: {}: {}",
+                shown.phase, shown.reason
+            ),
+            None => format!("there is no driver \"{id}\""),
+        }
+    }
+
+    /// By id, or by the name that the driver has given.
+    fn find(&self, driver: &str) -> Option<DriverId> {
+        if let Some((id, _)) = self.entries.get_key_value(driver) {
+            return Some(id.clone());
+        }
+        let named = |entry: &super::Entry| {
+            entry
+                .driver
+                .name()
+                .is_some_and(|name| name.as_str() == driver)
+        };
+        self.entries
+            .iter()
+            .find(|(_, entry)| named(entry))
+            .map(|(id, _)| id.clone())
+    }
+
+    /// Reads the configuration again and applies the difference. A bad one changes nothing.
+    pub(super) fn reload(&mut self) -> Result<(), String> {
+        self.notifier.reloading();
+        let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
+        self.refusal = outcome.as_ref().err().cloned();
+        if let Some(why) = &self.refusal {
+            let message_id = message_id::CONFIG_REFUSED;
+            tracing::error!(
+                message_id,
+                "the changed configuration was refused, the old one stays: {why}"
+            );
+        }
+        if self.ready {
+            self.notifier.ready(&self.status_line());
+        }
+        self.changed = true;
+        outcome
+    }
+
+    fn reconfigure(&mut self, settings: Settings) {
+        let old = std::mem::replace(&mut self.settings, settings);
+        let moved = Layout::of(&self.settings) != self.layout;
+        let mut withdrawn = Vec::new();
+        self.watch_plugins();
+        // One that was found stays by the rules of discovery. One that has lost its table is found
+        // anew, or gone as its table is.
+        let stays = |supervisor: &Supervisor, id: &DriverId| {
+            supervisor.settings.drivers.contains_key(&**id)
+                || if old.drivers.contains_key(&**id) {
+                    supervisor.has_plugin(id)
+                } else {
+                    supervisor.discovers(id)
+                }
+        };
+        if !moved {
+            self.rename_entries(stays);
+        }
+        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
+        for id in ids {
+            let named = self.settings.drivers.contains_key(&*id);
+            let stays = stays(self, &id);
+            if !stays {
+                self.dismiss(&id);
+            } else if moved {
+                let record = self.entries.get(&id).map(|entry| entry.driver.record());
+                self.dismiss(&id);
+                // What somebody did by hand is undone by hand.
+                withdrawn.extend(record.and_then(Record::by_hand).map(|record| (id, record)));
+            } else if self.entries.get(&id).is_some_and(|entry| {
+                entry.settings != self.settings.driver(&id) || entry.found == named
+            }) {
+                self.go_on(&id);
+            }
+        }
+        if moved {
+            self.move_to_new_directories();
+        } else if old.kubelet_root() != self.settings.kubelet_root() {
+            self.look_below_another_root();
+        }
+        for (id, record) in withdrawn {
+            self.add(&id, Some(&record));
+        }
+        let missing: Vec<String> = self
+            .settings
+            .drivers
+            .keys()
+            .filter(|id| !self.entries.contains_key(id.as_str()))
+            .cloned()
+            .collect();
+        for id in missing {
+            self.add(&id, None);
+        }
+        self.listen.send_replace(self.settings.http.listen.clone());
+        self.look_at_plugins();
+        self.unsaved = true;
+        tracing::info!(
+            drivers = self.entries.len(),
+            "the configuration was read again"
+        );
+    }
+}

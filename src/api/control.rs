@@ -29,9 +29,9 @@ use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
-use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
+use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
 use crate::os::task::Task;
-use crate::supervisor::{Hand, Report, Request};
+use crate::supervisor::{ManualAction, Report, Request};
 
 /// A client may watch for hours without asking anything more.
 const LIMITS: Limits = Limits {
@@ -63,7 +63,7 @@ pub(crate) fn serve(
     let path = runtime.control_socket();
     // The lock in this directory is ours, so whatever is there is a leftover.
     sweep_stage(directory::of(&path));
-    let front = Front { reports, changes };
+    let front = ControlSessions { reports, changes };
     let mut place = Place::take(&path, front.clone())?;
     Ok(Task::spawn(async move {
         let mut failing = false;
@@ -99,7 +99,7 @@ struct Place {
 }
 
 impl Place {
-    fn take(path: &Path, front: Front) -> Result<Place, ControlError> {
+    fn take(path: &Path, front: ControlSessions) -> Result<Place, ControlError> {
         let failed = |source| ControlError {
             path: path.to_owned(),
             source,
@@ -117,16 +117,21 @@ impl Place {
 }
 
 #[derive(Clone)]
-struct Front {
+struct ControlSessions {
     reports: mpsc::UnboundedSender<Report>,
     changes: watch::Receiver<u64>,
 }
 
-impl Reception for Front {
+impl MakeService for ControlSessions {
     type Io = UnixStream;
     type Service = ControlServer<Session>;
 
-    fn receive(&self, stream: UnixStream, _peer: Peer, busy: Busy) -> (Self::Io, Self::Service) {
+    fn receive(
+        &self,
+        stream: UnixStream,
+        _peer: Peer,
+        busy: Activity,
+    ) -> (Self::Io, Self::Service) {
         let session = Session {
             reports: self.reports.clone(),
             changes: self.changes.clone(),
@@ -141,19 +146,26 @@ impl Reception for Front {
 struct Session {
     reports: mpsc::UnboundedSender<Report>,
     changes: watch::Receiver<u64>,
-    busy: Busy,
+    busy: Activity,
 }
 
 impl Session {
     async fn by_hand(
         &self,
-        hand: Hand,
+        hand: ManualAction,
         request: DriverRequest,
     ) -> Result<Response<Done>, tonic::Status> {
         self.busy.touch();
         let (done, outcome) = oneshot::channel();
         let driver = request.driver;
-        outcome_of(ask(&self.reports, Request::Hand { hand, driver, done }, outcome).await?)
+        outcome_of(
+            ask(
+                &self.reports,
+                Request::ManualAction { hand, driver, done },
+                outcome,
+            )
+            .await?,
+        )
     }
 }
 
@@ -207,21 +219,24 @@ impl Control for Session {
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(Hand::Reannounce, request.into_inner()).await
+        self.by_hand(ManualAction::Reannounce, request.into_inner())
+            .await
     }
 
     async fn withdraw(
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(Hand::Withdraw, request.into_inner()).await
+        self.by_hand(ManualAction::Withdraw, request.into_inner())
+            .await
     }
 
     async fn publish(
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(Hand::Publish, request.into_inner()).await
+        self.by_hand(ManualAction::Publish, request.into_inner())
+            .await
     }
 
     async fn take_up(
@@ -257,7 +272,7 @@ impl Control for Session {
 /// Waits for the next change. Who watches asks nothing more, and is not idle.
 async fn next_change(
     changes: &mut watch::Receiver<u64>,
-    busy: &Busy,
+    busy: &Activity,
 ) -> Result<(), watch::error::RecvError> {
     loop {
         busy.touch();

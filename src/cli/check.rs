@@ -2,7 +2,7 @@
 
 use super::exit::complain;
 use crate::config::{Loaded, Settings};
-use crate::disk::layout::{Layout, Slot};
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::name::DriverName;
 use crate::systemd::sandbox;
 
@@ -39,7 +39,7 @@ fn plan(settings: &Settings) -> String {
         let (socket, link, target) = match &pinned {
             Some(name) => (
                 layout.socket(name),
-                layout.link(name, Slot::default()),
+                layout.link(name, LinkAlias::default()),
                 layout.target(name),
             ),
             None => {

@@ -19,7 +19,7 @@ use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
 use crate::disk::sweep::{Ours, Unclaimed, sweep};
 use crate::os::text::printable;
-use crate::supervisor::state_file::State;
+use crate::supervisor::state_file::SavedState;
 use crate::supervisor::{found_now, names_of};
 use crate::systemd::log;
 
@@ -39,7 +39,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     };
     let mut ours = Ours::default();
     let mut layouts = Vec::new();
-    if let Some(state) = State::load(&runtime_dir::state(&path)) {
+    if let Some(state) = SavedState::load(&runtime_dir::state(&path)) {
         layouts.extend(state.layout);
         let names = state
             .drivers
@@ -60,8 +60,8 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     // Two layouts may have the same links, and what the first leaves may be removed for the second.
     let mut left = BTreeMap::new();
     for layout in &layouts {
-        let unclaimed = sweep(layout, &ours).unclaimed.into_iter();
-        left.extend(unclaimed.map(|Unclaimed { name, link }| (link, name)));
+        let unowned_links = sweep(layout, &ours).unowned_links.into_iter();
+        left.extend(unowned_links.map(|Unclaimed { name, link }| (link, name)));
     }
     for (link, name) in left.iter().filter(|(link, _)| link.is_symlink()) {
         complain(&told(link, name));

@@ -7,29 +7,29 @@ use super::args::{Args, DriverArgument};
 use super::exit::Exit;
 use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{control_socket, locate};
-use crate::supervisor::Hand;
+use crate::supervisor::ManualAction;
 
 pub(crate) fn reannounce(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
-    by_hand(args, Hand::Reannounce, argument)
+    by_hand(args, ManualAction::Reannounce, argument)
 }
 
 pub(crate) fn withdraw(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
-    by_hand(args, Hand::Withdraw, argument)
+    by_hand(args, ManualAction::Withdraw, argument)
 }
 
 pub(crate) fn publish(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
-    by_hand(args, Hand::Publish, argument)
+    by_hand(args, ManualAction::Publish, argument)
 }
 
-fn by_hand(args: &Args, hand: Hand, argument: &DriverArgument) -> Result<(), Exit> {
+fn by_hand(args: &Args, hand: ManualAction, argument: &DriverArgument) -> Result<(), Exit> {
     in_runtime(async {
         let mut client = connect(args).await?;
         client.by_hand(hand, &argument.driver).await.map_err(failed)
     })?;
     let done = match hand {
-        Hand::Reannounce => "is announced again",
-        Hand::Withdraw => "is withdrawn until it is published again",
-        Hand::Publish => "is published",
+        ManualAction::Reannounce => "is announced again",
+        ManualAction::Withdraw => "is withdrawn until it is published again",
+        ManualAction::Publish => "is published",
     };
     super::print(&format!("{} {done}", argument.driver))
 }

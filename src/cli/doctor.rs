@@ -14,13 +14,13 @@ use crate::cli::render::wrap;
 use crate::config::Settings;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::locate;
-use crate::doctor::{Diagnosis, Finding, Level, Patient};
+use crate::doctor::{Diagnosis, Finding, Inputs, Level};
 use crate::grpc::proto::control::Status;
 use crate::os::text::printable;
 
 /// What is printed as JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     healthy: bool,
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
@@ -34,7 +34,7 @@ pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
         };
         let mut screen = Screen::stdout();
         let text = if options.json {
-            let report = Report {
+            let report = DoctorReport {
                 healthy: diagnosis.is_healthy(),
                 diagnosis: &diagnosis,
             };
@@ -47,8 +47,8 @@ pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
     })
 }
 
-async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Patient {
-    Patient {
+async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Inputs {
+    Inputs {
         settings,
         runtime: locate(args.runtime_dir.as_deref()),
         daemon: status(args).await,

@@ -13,9 +13,9 @@ use super::{load, sources};
 use crate::api::metrics::Operations;
 use crate::cli::render::paint::{Paint, Tone};
 use crate::config::{SUN_PATH_MAX, Settings};
-use crate::csi::error::Trouble;
+use crate::csi::error::DriverError;
 use crate::csi::inspection::Inspection;
-use crate::csi::query::Inquiry;
+use crate::csi::query::DriverQuery;
 use crate::csi::rules::Breach;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
@@ -24,7 +24,7 @@ use crate::os::text::{printable, printable_json};
 
 /// What is printed as JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct InspectReport<'a> {
     socket: &'a Path,
     usable: bool,
     #[serde(flatten)]
@@ -41,10 +41,10 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
     };
     let mut driver = settings.clone().unwrap_or_default().driver("inspected");
     driver.csi_socket.clone_from(&socket);
-    let inquiry = Inquiry::new(&driver, Operations::new(), &Reach::now());
+    let inquiry = DriverQuery::new(&driver, Operations::new(), &Reach::now());
     in_runtime(async {
         // Nobody is to look at a silent terminal for minutes.
-        let slow = |late: Trouble| complain(&late.to_string());
+        let slow = |late: DriverError| complain(&late.to_string());
         let mut seen = inquiry.inspect(slow).await.map_err(|trouble| {
             if trouble.is_absence() {
                 let socket = socket.display();
@@ -59,7 +59,7 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
             .extend(lengths(&seen, &socket, settings.as_ref()));
         let mut screen = Screen::stdout();
         let text = if options.json {
-            let report = Report {
+            let report = InspectReport {
                 socket: &socket,
                 usable: seen.is_usable(),
                 inspection: &seen,

@@ -27,8 +27,8 @@ use self::ndr::spelling::Spelled;
 use self::render::Screen;
 use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
 use crate::disk::runtime_dir;
-use crate::kubelet::root::{self, KubeletRoot, Why};
-use crate::supervisor::state_file::State;
+use crate::kubelet::root::{self, KubeletRoot, RootSource};
+use crate::supervisor::state_file::SavedState;
 use crate::systemd::main_pids_of_kubelets;
 
 /// The command line as clap knows it, for the man page and the completions.
@@ -103,10 +103,10 @@ fn find_root(called: Option<KubeletRoot>, known: Option<KubeletRoot>) -> Kubelet
 
 /// The root of the kubelet that last called a run with this runtime directory.
 fn root_before(runtime: &Path) -> Option<KubeletRoot> {
-    let (path, kubelet) = State::kubelet_root(&runtime_dir::state(runtime))?;
+    let (path, kubelet) = SavedState::kubelet_root(&runtime_dir::state(runtime))?;
     let why = match kubelet.filter(|kubelet| kubelet.is_running()) {
-        Some(kubelet) => Why::Called { pid: kubelet.pid },
-        None => Why::Before,
+        Some(kubelet) => RootSource::Called { pid: kubelet.pid },
+        None => RootSource::Before,
     };
     Some(KubeletRoot { path, why })
 }

@@ -13,7 +13,7 @@ use super::{find_root, root_before, set_log_level};
 use crate::api::{control, http};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::runtime_dir::{self, RuntimeDir, RuntimeError};
-use crate::kubelet::root::{KubeletRoot, Why};
+use crate::kubelet::root::{KubeletRoot, RootSource};
 use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
 use crate::systemd::{self, log};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
     set_log_level(args, &mut sources);
     let known = RefCell::new(None);
     let usual = runtime_dir::locate(args.runtime_dir.as_deref());
-    let settings = settle(&sources, &known, &usual).map_err(Exit::Config)?;
+    let settings = settle_configuration(&sources, &known, &usual).map_err(Exit::Config)?;
     let log = log::init(&settings.log).map_err(failed)?;
     say(known.borrow().as_ref());
     for words in flags.without_effect() {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
     let filter = log.filter.clone();
     let ended = runner.block_on(serve(settings, runtime, move || {
         let before = known.borrow().clone();
-        let settings = settle(&sources, &known, &usual)?;
+        let settings = settle_configuration(&sources, &known, &usual)?;
         if *known.borrow() != before {
             say(known.borrow().as_ref());
         }
@@ -84,7 +84,7 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
 
 /// The settings as they are now, refused when the sandbox would make them useless. `known` is the
 /// kubelet's root as it was found last, if not by an earlier run with this runtime directory.
-fn settle(
+fn settle_configuration(
     sources: &Sources,
     known: &RefCell<Option<KubeletRoot>>,
     runtime: &Path,
@@ -117,7 +117,7 @@ fn say(root: Option<&KubeletRoot>) {
     };
     let root_dir = path.display();
     let words = format!("kubelet.root_dir is \"auto\", and {root_dir} was taken: {why}");
-    if matches!(why, Why::Disputed(_)) {
+    if matches!(why, RootSource::Disputed(_)) {
         tracing::warn!(%root_dir, "{words}");
     } else {
         tracing::info!(%root_dir, "{words}");

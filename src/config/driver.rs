@@ -75,7 +75,7 @@ pub struct DriverSettings {
 /// The key of a driver's table. It becomes a directory's name under `plugins_dir`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct DriverId(pub(super) String);
+pub(super) struct DriverKey(pub(super) String);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IdError {
@@ -87,7 +87,7 @@ pub(super) enum IdError {
     Dots,
 }
 
-impl TryFrom<String> for DriverId {
+impl TryFrom<String> for DriverKey {
     type Error = IdError;
 
     fn try_from(id: String) -> Result<Self, IdError> {

@@ -45,7 +45,7 @@ impl fmt::Display for Provenance {
 
 /// One effective value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ExplainedKey {
     /// Its key.
     pub key: Key,
     /// The value as TOML; `None` when there is none yet.
@@ -56,13 +56,13 @@ pub struct Entry {
 
 impl Loaded {
     /// Every effective value, drivers last.
-    pub fn provenance(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = general(&self.settings)
+    pub fn provenance(&self) -> Vec<ExplainedKey> {
+        let mut entries: Vec<ExplainedKey> = general(&self.settings)
             .into_iter()
             .map(|(dotted, value)| {
                 let key = Key::dotted(dotted);
                 let provenance = self.general_provenance(&key, dotted);
-                Entry {
+                ExplainedKey {
                     key,
                     value: Some(value),
                     provenance,
@@ -70,11 +70,15 @@ impl Loaded {
             })
             .collect();
         for (id, driver) in &self.settings.drivers {
-            entries.extend(of_driver(driver).into_iter().map(|(key, value)| Entry {
-                provenance: self.driver_provenance(id, key),
-                key: Key::driver(id, key),
-                value,
-            }));
+            entries.extend(
+                of_driver(driver)
+                    .into_iter()
+                    .map(|(key, value)| ExplainedKey {
+                        provenance: self.driver_provenance(id, key),
+                        key: Key::driver(id, key),
+                        value,
+                    }),
+            );
         }
         entries
     }

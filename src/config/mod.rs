@@ -34,7 +34,7 @@ use figment::Figment;
 
 pub use driver::{DriverDefaults, DriverSettings};
 pub use error::{ConfigError, Problem};
-pub use explain::{Entry, Provenance};
+pub use explain::{ExplainedKey, Provenance};
 pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;

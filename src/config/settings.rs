@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::driver::{DriverDefaults, DriverId, DriverSettings, DriverTable};
+use super::driver::{DriverDefaults, DriverKey, DriverSettings, DriverTable};
 use super::nesting::resolved;
 use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
@@ -132,7 +132,7 @@ impl From<Tree> for Settings {
             RootDir::Path(root) => root.clone(),
             RootDir::Auto => PathBuf::from(KUBELET_ROOT),
         };
-        let drivers = tree.drivers.into_iter().map(|(DriverId(id), table)| {
+        let drivers = tree.drivers.into_iter().map(|(DriverKey(id), table)| {
             let driver = table.resolve(&id, &tree.plugins_dir, &tree.defaults);
             (id, driver)
         });

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::driver::{DriverDefaults, DriverId, DriverTable};
+use super::driver::{DriverDefaults, DriverKey, DriverTable};
 use super::settings::{DiscoverySettings, HttpSettings, LogSettings, ServiceSettings};
 use super::value::{self, RootDir};
 
@@ -26,7 +26,7 @@ pub(super) struct Tree {
     #[serde(deserialize_with = "table")]
     pub(super) defaults: DriverDefaults,
     #[serde(deserialize_with = "tables")]
-    pub(super) drivers: BTreeMap<DriverId, DriverTable>,
+    pub(super) drivers: BTreeMap<DriverKey, DriverTable>,
     #[serde(deserialize_with = "table")]
     pub(super) discovery: DiscoverySettings,
     #[serde(deserialize_with = "table")]
@@ -103,8 +103,8 @@ fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<T, D::E
     Table::deserialize(d).map(|Table(inner)| inner)
 }
 
-fn tables<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<DriverId, DriverTable>, D::Error> {
-    let tables: BTreeMap<DriverId, Table<DriverTable>> = table(d)?;
+fn tables<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<DriverKey, DriverTable>, D::Error> {
+    let tables: BTreeMap<DriverKey, Table<DriverTable>> = table(d)?;
     Ok(tables
         .into_iter()
         .map(|(id, Table(driver))| (id, driver))

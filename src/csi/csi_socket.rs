@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::error::Trouble;
+use super::error::DriverError;
 use super::trust::{self, Exposure};
 use crate::config::SUN_PATH_MAX;
 use crate::disk::directory::{self, is_missing};
@@ -21,23 +21,23 @@ pub(crate) struct CsiSocket {
 
 impl CsiSocket {
     /// What is there now.
-    pub(crate) fn look(&self) -> Result<Identity, Trouble> {
+    pub(crate) fn look(&self) -> Result<Identity, DriverError> {
         if self.found {
             self.is_acceptable()?;
         }
         match fs::metadata(&self.path) {
             Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
-            Ok(_) => Err(Trouble::NoSocket(self.path.clone())),
+            Ok(_) => Err(DriverError::NoSocket(self.path.clone())),
             Err(error) if is_missing(&error) => Err(self.absent()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let directory = directory::closed(&self.path);
-                Err(Trouble::Hidden {
+                Err(DriverError::Hidden {
                     socket: self.path.clone(),
                     directory: directory.to_owned(),
                     owner: directory::owner_and_mode(directory),
                 })
             }
-            Err(source) => Err(Trouble::Unseen {
+            Err(source) => Err(DriverError::Unseen {
                 socket: self.path.clone(),
                 source,
             }),
@@ -45,17 +45,17 @@ impl CsiSocket {
     }
 
     /// What the configuration checks for a socket that is named in it.
-    fn is_acceptable(&self) -> Result<(), Trouble> {
+    fn is_acceptable(&self) -> Result<(), DriverError> {
         let length = self.path.as_os_str().len();
         if length > SUN_PATH_MAX {
-            return Err(Trouble::LongPath {
+            return Err(DriverError::LongPath {
                 socket: self.path.clone(),
                 length,
             });
         }
         match Exposure::of(&self.path) {
             Ok(None) => Ok(()),
-            Ok(Some(exposure)) => Err(Trouble::Exposed {
+            Ok(Some(exposure)) => Err(DriverError::Exposed {
                 exposure,
                 strangers: trust::strangers(&self.path).map(Box::new),
             }),
@@ -64,13 +64,13 @@ impl CsiSocket {
         }
     }
 
-    fn absent(&self) -> Trouble {
+    fn absent(&self) -> DriverError {
         match self.first_missing() {
-            Some(missing) => Trouble::NoDirectory {
+            Some(missing) => DriverError::NoDirectory {
                 socket: self.path.clone(),
                 missing,
             },
-            None => Trouble::Absent(self.path.clone()),
+            None => DriverError::Absent(self.path.clone()),
         }
     }
 

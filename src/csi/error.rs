@@ -19,7 +19,7 @@ use crate::grpc::client::{Broken, ConnectError};
 
 /// Why the driver is no use yet.
 #[derive(Debug, Error)]
-pub(crate) enum Trouble {
+pub(crate) enum DriverError {
     #[error("waiting for {}", .0.display())]
     Absent(PathBuf),
     #[error("waiting for {}: {} is missing", .socket.display(), .missing.display())]
@@ -97,23 +97,23 @@ pub(crate) enum Trouble {
     #[error(transparent)]
     Answer(#[from] AnswerError),
     #[error("the driver hangs: {0}")]
-    Hung(Box<Trouble>),
+    Hung(Box<DriverError>),
     #[error("{} was removed", .0.display())]
     Removed(PathBuf),
 }
 
-impl Trouble {
+impl DriverError {
     /// Nothing can change until somebody makes a file.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(
             self,
-            Trouble::Absent(_) | Trouble::NoDirectory { .. } | Trouble::NoSocket(_)
+            DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::NoSocket(_)
         )
     }
 
     /// Something is wrong with the driver, as opposed to one that is not there or takes its time.
     pub(crate) fn is_error(&self) -> bool {
-        !self.is_absence() && !matches!(self, Trouble::Slow { .. })
+        !self.is_absence() && !matches!(self, DriverError::Slow { .. })
     }
 
     /// Trying again is of no use before something changes on disk.
@@ -121,7 +121,9 @@ impl Trouble {
         self.is_absence()
             || matches!(
                 self,
-                Trouble::Hidden { .. } | Trouble::Exposed { .. } | Trouble::LongPath { .. }
+                DriverError::Hidden { .. }
+                    | DriverError::Exposed { .. }
+                    | DriverError::LongPath { .. }
             )
     }
 
@@ -129,7 +131,7 @@ impl Trouble {
     /// directory that has another owner, with the same socket in it, is a driver's that still runs.
     pub(crate) fn is_taken(&self, seen: Option<&Identity>) -> bool {
         match self {
-            Trouble::Exposed {
+            DriverError::Exposed {
                 strangers: Some(theirs),
                 ..
             } => seen.is_none_or(|seen| !theirs.is_same_object(seen)),
@@ -140,7 +142,7 @@ impl Trouble {
     /// What the socket is on does not answer.
     pub(crate) fn hung(&self) -> Option<&Hung> {
         match self {
-            Trouble::OutOfReach { source, .. } => Some(source),
+            DriverError::OutOfReach { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -148,8 +150,8 @@ impl Trouble {
     /// NodeGetInfo had all the time that it may take.
     pub(crate) fn is_node_info_late(&self) -> bool {
         match self {
-            Trouble::TimedOut { step, .. } => *step == NODE_GET_INFO,
-            Trouble::Hung(trouble) => trouble.is_node_info_late(),
+            DriverError::TimedOut { step, .. } => *step == NODE_GET_INFO,
+            DriverError::Hung(trouble) => trouble.is_node_info_late(),
             _ => false,
         }
     }

@@ -7,7 +7,7 @@ use prost::Message;
 use super::rules;
 use crate::config::{SUN_PATH_MAX, Settings};
 use crate::disk::layout::Layout;
-use crate::driver::answer::{Answer, Change, LONGEST_NODE_ID};
+use crate::driver::answer::{Answer, AnswerChange, LONGEST_NODE_ID};
 use crate::grpc::proto::csi::{GetPluginInfoResponse, NodeGetInfoResponse};
 use crate::os::fuzz::Fuzz;
 use crate::os::text::garbles;
@@ -110,7 +110,7 @@ fn check_answer(answer: &Answer, said: &str) {
     assert!((1..=LONGEST_NODE_ID).contains(&answer.node_id.len()));
     assert!(answer.max_volumes >= 0);
     is_fit_to_show(&answer.vendor_version);
-    assert_eq!(answer.change_to(answer), Change::None);
+    assert_eq!(answer.change_to(answer), AnswerChange::None);
     let written = serde_json::to_string(answer).unwrap();
     assert_eq!(&serde_json::from_str::<Answer>(&written).unwrap(), answer);
     check_rules(&answer.topology);
@@ -122,8 +122,8 @@ fn check_rules(topology: &BTreeMap<String, String>) {
     }
 }
 
-fn check_change(change: &Change) {
-    if let Change::Announce(words) | Change::Collision(words) = change {
+fn check_change(change: &AnswerChange) {
+    if let AnswerChange::Announce(words) | AnswerChange::Collision(words) = change {
         is_fit_to_show(words);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tonic::Code;
 
-use super::error::Trouble;
-use super::query::{Asked, Inquiry, NODE_GET_INFO, identity_client, node_client};
+use super::error::DriverError;
+use super::query::{DriverQuery, NODE_GET_INFO, Timed, identity_client, node_client};
 use super::rules::{self, Breach};
 use crate::disk::name::DriverName;
 use crate::driver::answer::{AnswerError, LONGEST_NODE_ID};
@@ -34,13 +34,13 @@ pub(crate) struct Inspection {
     pub(crate) topology: BTreeMap<String, String>,
     /// Zero lets the cluster decide.
     pub(crate) max_volumes: Option<i64>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<InspectedCall>,
     pub(crate) breaches: Vec<Breach>,
 }
 
 /// One call, and how it went.
 #[derive(Debug, Serialize)]
-pub(crate) struct Call {
+pub(crate) struct InspectedCall {
     pub(crate) method: &'static str,
     pub(crate) milliseconds: f64,
     pub(crate) error: Option<String>,
@@ -52,9 +52,9 @@ impl Inspection {
         !self.breaches.iter().any(|breach| breach.fatal)
     }
 
-    fn note<T>(&mut self, asked: Asked<T>) -> Result<T, Trouble> {
-        let Asked { answer, operation } = asked;
-        self.calls.push(Call {
+    fn note<T>(&mut self, asked: Timed<T>) -> Result<T, DriverError> {
+        let Timed { answer, operation } = asked;
+        self.calls.push(InspectedCall {
             method: operation.method,
             milliseconds: milliseconds(operation.took),
             error: answer.as_ref().err().map(ToString::to_string),
@@ -62,7 +62,7 @@ impl Inspection {
         answer
     }
 
-    fn heard_info(&mut self, answer: Result<GetPluginInfoResponse, Trouble>) {
+    fn heard_info(&mut self, answer: Result<GetPluginInfoResponse, DriverError>) {
         match answer {
             Ok(info) => {
                 if let Err(error) = DriverName::parse(&info.name) {
@@ -80,7 +80,7 @@ impl Inspection {
         }
     }
 
-    fn heard_capabilities(&mut self, answer: Result<GetPluginCapabilitiesResponse, Trouble>) {
+    fn heard_capabilities(&mut self, answer: Result<GetPluginCapabilitiesResponse, DriverError>) {
         match answer {
             Ok(reply) => {
                 let all = reply.capabilities.into_iter().filter_map(|one| one.r#type);
@@ -97,7 +97,7 @@ impl Inspection {
         }
     }
 
-    fn heard_probe(&mut self, answer: Result<ProbeResponse, Trouble>) {
+    fn heard_probe(&mut self, answer: Result<ProbeResponse, DriverError>) {
         let what = match answer {
             Ok(ProbeResponse { ready: Some(false) }) => {
                 "Probe: the driver says that it is not ready yet".to_owned()
@@ -108,14 +108,14 @@ impl Inspection {
         self.breaches.push(Breach::harmless(what));
     }
 
-    fn heard_node(&mut self, answer: Result<NodeGetInfoResponse, Trouble>) {
+    fn heard_node(&mut self, answer: Result<NodeGetInfoResponse, DriverError>) {
         let node = match answer {
             Ok(node) => node,
-            Err(Trouble::Call {
+            Err(DriverError::Call {
                 code: Code::Unimplemented,
                 ..
             }) => {
-                let what = Trouble::NoNodeService.to_string();
+                let what = DriverError::NoNodeService.to_string();
                 self.breaches.push(Breach::fatal(what));
                 return;
             }
@@ -156,7 +156,10 @@ impl Inspection {
         self.topology = segments;
     }
 
-    fn heard_node_capabilities(&mut self, answer: Result<NodeGetCapabilitiesResponse, Trouble>) {
+    fn heard_node_capabilities(
+        &mut self,
+        answer: Result<NodeGetCapabilitiesResponse, DriverError>,
+    ) {
         match answer {
             Ok(reply) => {
                 let all = reply.capabilities.into_iter().filter_map(|one| one.r#type);
@@ -176,10 +179,13 @@ impl Inspection {
     }
 }
 
-impl Inquiry {
+impl DriverQuery {
     /// Asks everything, one call after the other, so that each time is that of one call. `slow` is
     /// told when NodeGetInfo takes longer than other calls may.
-    pub(crate) async fn inspect(&self, slow: impl FnOnce(Trouble)) -> Result<Inspection, Trouble> {
+    pub(crate) async fn inspect(
+        &self,
+        slow: impl FnOnce(DriverError),
+    ) -> Result<Inspection, DriverError> {
         self.look().await?;
         let (channel, mut ended) = self.connect().await?;
         self.until(&mut ended, self.ask_everything(&channel, slow))
@@ -189,14 +195,14 @@ impl Inquiry {
     async fn ask_everything(
         &self,
         channel: &Channel,
-        slow: impl FnOnce(Trouble),
-    ) -> Result<Inspection, Trouble> {
+        slow: impl FnOnce(DriverError),
+    ) -> Result<Inspection, DriverError> {
         let (mut identity, mut node) = (identity_client(channel), node_client(channel));
         let mut seen = Inspection::default();
         let info = identity.get_plugin_info(GetPluginInfoRequest {});
         let info = seen.note(self.call("GetPluginInfo", info).await);
         // A driver that does not answer the first question would take as long for each other one.
-        if let Err(late @ Trouble::TimedOut { .. }) = info {
+        if let Err(late @ DriverError::TimedOut { .. }) = info {
             return Err(late);
         }
         seen.heard_info(info);

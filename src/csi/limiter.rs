@@ -17,11 +17,11 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// The turns of one process.
 #[derive(Clone, Debug)]
-pub(crate) struct Turns(Arc<Semaphore>);
+pub(crate) struct ConcurrencyLimiter(Arc<Semaphore>);
 
-impl Turns {
-    pub(crate) fn new() -> Turns {
-        Turns(Arc::new(Semaphore::new(TURNS)))
+impl ConcurrencyLimiter {
+    pub(crate) fn new() -> ConcurrencyLimiter {
+        ConcurrencyLimiter(Arc::new(Semaphore::new(TURNS)))
     }
 
     /// Does the work when it is its turn, or when that has been waited for long enough. It is in
@@ -47,7 +47,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_who_hang_do_not_keep_others_from_their_turn() {
-        let turns = Turns::new();
+        let turns = ConcurrencyLimiter::new();
         let hanging: Vec<_> = (0..100 * TURNS)
             .map(|_| {
                 let turns = turns.clone();
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_work_at_one_time_than_there_are_turns() {
-        let turns = Turns::new();
+        let turns = ConcurrencyLimiter::new();
         let at_work = Arc::new(Semaphore::new(TURNS));
         let tasks: Vec<_> = (0..100)
             .map(|_| {

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, sleep};
 
-use super::error::Trouble;
-use super::limiter::Turns;
-use super::query::{Acquaintance, Inquiry};
+use super::error::DriverError;
+use super::limiter::ConcurrencyLimiter;
+use super::query::{DriverConnection, DriverQuery};
 use crate::disk::identity::Identity;
 use crate::disk::reach::Hung;
 use crate::driver::answer::Answer;
@@ -31,23 +31,23 @@ const ASK_AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_s
 
 /// What the contact has to tell.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum MonitorReport {
     /// The driver has come, or come back, and listens on this socket.
     Answered(Answer, Identity),
     /// The driver runs on, and says something else than before.
     Changed(Answer),
-    Silent(Trouble),
+    Silent(DriverError),
 }
 
 /// A running contact. It ends when this is dropped.
-pub(crate) struct Contact {
-    pokes: watch::Sender<Pokes>,
+pub(crate) struct Monitor {
+    pokes: watch::Sender<MonitorSignals>,
     _task: Task,
 }
 
 /// Counts of what happened outside: a newer count means "look again".
 #[derive(Clone, Copy, Default)]
-struct Pokes {
+struct MonitorSignals {
     /// Something changed on the socket's path.
     changes: u64,
     /// A look for what no event tells.
@@ -56,25 +56,25 @@ struct Pokes {
     checks: u64,
 }
 
-impl Contact {
+impl Monitor {
     /// Starts to wait for the driver. `tell` is called with each thing heard.
     pub(crate) fn start(
-        inquiry: Inquiry,
-        turns: Turns,
+        inquiry: DriverQuery,
+        turns: ConcurrencyLimiter,
         retry_max: Duration,
-        tell: impl Fn(Heard) + Send + Sync + 'static,
-    ) -> Contact {
-        let (pokes, seen) = watch::channel(Pokes::default());
-        let keeper = Keeper {
+        tell: impl Fn(MonitorReport) + Send + Sync + 'static,
+    ) -> Monitor {
+        let (pokes, seen) = watch::channel(MonitorSignals::default());
+        let keeper = MonitorTask {
             inquiry,
             turns,
             backoff: Backoff::new(FIRST_RETRY, retry_max),
             seen,
             tries: 0,
             late: false,
-            last: Pokes::default(),
+            last: MonitorSignals::default(),
         };
-        Contact {
+        Monitor {
             pokes,
             _task: Task::spawn(keeper.keep(tell)),
         }
@@ -96,12 +96,12 @@ impl Contact {
     }
 }
 
-struct Keeper {
-    inquiry: Inquiry,
-    turns: Turns,
+struct MonitorTask {
+    inquiry: DriverQuery,
+    turns: ConcurrencyLimiter,
     backoff: Backoff,
-    seen: watch::Receiver<Pokes>,
-    last: Pokes,
+    seen: watch::Receiver<MonitorSignals>,
+    last: MonitorSignals,
     tries: u32,
     /// The driver had all the time that NodeGetInfo may take, and was told of.
     late: bool,
@@ -116,26 +116,26 @@ enum Said {
 }
 
 impl Said {
-    fn of(asked: Result<Answer, Trouble>) -> Result<Said, Trouble> {
+    fn of(asked: Result<Answer, DriverError>) -> Result<Said, DriverError> {
         match asked {
             Ok(answer) => Ok(Said::Answer(answer)),
-            Err(Trouble::NoNodeService) => Ok(Said::NoNodeService),
+            Err(DriverError::NoNodeService) => Ok(Said::NoNodeService),
             Err(trouble) => Err(trouble),
         }
     }
 
     /// What is told of a driver that has come, and listens on this socket.
-    fn came(&self, socket: &Identity) -> Heard {
+    fn came(&self, socket: &Identity) -> MonitorReport {
         match self {
-            Said::Answer(answer) => Heard::Answered(answer.clone(), socket.clone()),
-            Said::NoNodeService => Heard::Silent(Trouble::NoNodeService),
+            Said::Answer(answer) => MonitorReport::Answered(answer.clone(), socket.clone()),
+            Said::NoNodeService => MonitorReport::Silent(DriverError::NoNodeService),
         }
     }
 
     /// What is told of a driver that runs on, on this socket, and said this before.
-    fn changed(&self, before: &Said, socket: &Identity) -> Heard {
+    fn changed(&self, before: &Said, socket: &Identity) -> MonitorReport {
         match (before, self) {
-            (Said::Answer(_), Said::Answer(answer)) => Heard::Changed(answer.clone()),
+            (Said::Answer(_), Said::Answer(answer)) => MonitorReport::Changed(answer.clone()),
             (Said::NoNodeService, _) | (_, Said::NoNodeService) => self.came(socket),
         }
     }
@@ -152,7 +152,7 @@ enum Until {
 }
 
 impl Until {
-    fn after(trouble: &Trouble) -> Until {
+    fn after(trouble: &DriverError) -> Until {
         match trouble.hung() {
             Some(hung) => Until::Reached(hung.clone()),
             None if trouble.is_on_disk() => Until::Changed,
@@ -165,17 +165,17 @@ impl Until {
 enum Left {
     /// Its socket was replaced, so whoever serves the new one is asked before anything is said.
     Replaced,
-    Lost(Trouble),
+    Lost(DriverError),
 }
 
-impl Keeper {
-    async fn keep(mut self, tell: impl Fn(Heard)) {
+impl MonitorTask {
+    async fn keep(mut self, tell: impl Fn(MonitorReport)) {
         // It ends when nobody is left to poke it.
         while self.wait_and_stay(&tell).await.is_ok() {}
     }
 
     /// Asks the driver, stays with it if it answers, and waits for the time to ask again.
-    async fn wait_and_stay(&mut self, tell: &impl Fn(Heard)) -> Result<(), RecvError> {
+    async fn wait_and_stay(&mut self, tell: &impl Fn(MonitorReport)) -> Result<(), RecvError> {
         self.last = *self.seen.borrow_and_update();
         let met = match self.inquiry.look().await {
             Ok(identity) => {
@@ -210,7 +210,7 @@ impl Keeper {
             }
         };
         self.late = trouble.is_node_info_late();
-        tell(Heard::Silent(trouble));
+        tell(MonitorReport::Silent(trouble));
         self.pause(until).await
     }
 
@@ -218,12 +218,12 @@ impl Keeper {
     async fn begin(
         &mut self,
         identity: &Identity,
-        tell: &impl Fn(Heard),
-    ) -> Result<Option<Result<(Acquaintance, Said), Trouble>>, RecvError> {
+        tell: &impl Fn(MonitorReport),
+    ) -> Result<Option<Result<(DriverConnection, Said), DriverError>>, RecvError> {
         let (inquiry, late) = (&self.inquiry, self.late);
         let slow = |trouble| {
             if !late {
-                tell(Heard::Silent(trouble));
+                tell(MonitorReport::Silent(trouble));
             }
         };
         let asked = self.turns.take(|| inquiry.begin(slow));
@@ -274,9 +274,9 @@ impl Keeper {
     async fn stay_with(
         &mut self,
         identity: &Identity,
-        mut held: Acquaintance,
+        mut held: DriverConnection,
         mut said: Said,
-        tell: &impl Fn(Heard),
+        tell: &impl Fn(MonitorReport),
     ) -> Result<Left, RecvError> {
         let (mut brief, mut same, mut asked) = (0, 0, Instant::now());
         loop {
@@ -319,8 +319,8 @@ impl Keeper {
                         tell(again.changed(&said, identity));
                         (said, same) = (again, 0);
                     }
-                    Err(trouble @ Trouble::TimedOut { .. }) => {
-                        return Ok(Left::Lost(Trouble::Hung(Box::new(trouble))));
+                    Err(trouble @ DriverError::TimedOut { .. }) => {
+                        return Ok(Left::Lost(DriverError::Hung(Box::new(trouble))));
                     }
                     Err(trouble) => return Ok(Left::Lost(trouble)),
                 }
@@ -336,7 +336,7 @@ impl Keeper {
             Ok(found) if found == *identity => None,
             Ok(_) => Some(Left::Replaced),
             Err(trouble) if trouble.is_absence() => {
-                let removed = Trouble::Removed(self.inquiry.path().to_owned());
+                let removed = DriverError::Removed(self.inquiry.path().to_owned());
                 Some(Left::Lost(removed))
             }
             Err(trouble) => Some(Left::Lost(trouble)),
@@ -347,8 +347,8 @@ impl Keeper {
 /// Does the work while the socket is the same. None when it is another one, or none, before that is
 /// done: whoever was asked there may never answer.
 async fn undisturbed<T>(
-    seen: &mut watch::Receiver<Pokes>,
-    inquiry: &Inquiry,
+    seen: &mut watch::Receiver<MonitorSignals>,
+    inquiry: &DriverQuery,
     identity: &Identity,
     work: impl Future<Output = T>,
 ) -> Result<Option<T>, RecvError> {
@@ -386,7 +386,7 @@ mod tests {
     fn contact(
         driver: &FakeDriver,
         node_info_timeout: Duration,
-    ) -> (Contact, mpsc::UnboundedReceiver<Heard>) {
+    ) -> (Monitor, mpsc::UnboundedReceiver<MonitorReport>) {
         let settings = DriverSettings {
             csi_socket: driver.path().to_owned(),
             request_timeout: Duration::from_millis(200),
@@ -394,10 +394,15 @@ mod tests {
             ..Settings::default().driver("a")
         };
         let (heard, hearing) = mpsc::unbounded_channel();
-        let inquiry = Inquiry::new(&settings, Operations::new(), &Reach::default());
-        let contact = Contact::start(inquiry, Turns::new(), settings.retry_max, move |news| {
-            heard.send(news).unwrap();
-        });
+        let inquiry = DriverQuery::new(&settings, Operations::new(), &Reach::default());
+        let contact = Monitor::start(
+            inquiry,
+            ConcurrencyLimiter::new(),
+            settings.retry_max,
+            move |news| {
+                heard.send(news).unwrap();
+            },
+        );
         (contact, hearing)
     }
 
@@ -405,7 +410,7 @@ mod tests {
         FakeDriver::start(dir.path().join("csi.sock"), Behaviour::named("a"))
     }
 
-    async fn next(hearing: &mut mpsc::UnboundedReceiver<Heard>) -> Heard {
+    async fn next(hearing: &mut mpsc::UnboundedReceiver<MonitorReport>) -> MonitorReport {
         timeout(SOON, hearing.recv()).await.unwrap().unwrap()
     }
 
@@ -414,12 +419,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut driver = driver(&dir);
         let (contact, mut hearing) = contact(&driver, Duration::from_secs(60));
-        assert!(matches!(next(&mut hearing).await, Heard::Answered(..)));
+        assert!(matches!(
+            next(&mut hearing).await,
+            MonitorReport::Answered(..)
+        ));
         let mut slow = Behaviour::named("a").taking(Call::NodeGetInfo, Duration::from_millis(500));
         slow.node_id = "another".to_owned();
         driver.change(slow);
         contact.check();
-        let Heard::Changed(answer) = next(&mut hearing).await else {
+        let MonitorReport::Changed(answer) = next(&mut hearing).await else {
             panic!("the driver counts as one that hangs");
         };
         assert_eq!(answer.node_id, "another");
@@ -430,10 +438,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut driver = driver(&dir);
         let (contact, mut hearing) = contact(&driver, Duration::from_millis(400));
-        assert!(matches!(next(&mut hearing).await, Heard::Answered(..)));
+        assert!(matches!(
+            next(&mut hearing).await,
+            MonitorReport::Answered(..)
+        ));
         driver.change(Behaviour::named("a").hanging_on(Call::NodeGetInfo));
         contact.check();
-        let Heard::Silent(trouble) = next(&mut hearing).await else {
+        let MonitorReport::Silent(trouble) = next(&mut hearing).await else {
             panic!("the driver counts as one that answers");
         };
         assert!(trouble.to_string().contains("hangs"), "{trouble}");

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
 use super::csi_socket::CsiSocket;
-use super::error::Trouble;
+use super::error::DriverError;
 use crate::api::metrics::{Account, Operation, Operations};
 use crate::config::DriverSettings;
 use crate::disk::directory::is_missing;
@@ -22,7 +22,7 @@ use crate::disk::reach::Reach;
 use crate::disk::socket;
 use crate::driver::answer::{self, Answer};
 use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
-use crate::grpc::idle_connection::Lifeline;
+use crate::grpc::idle_connection::IdleConnection;
 use crate::grpc::proto::csi::identity_client::IdentityClient;
 use crate::grpc::proto::csi::node_client::NodeClient;
 use crate::grpc::proto::csi::{
@@ -35,7 +35,7 @@ pub(crate) const NODE_GET_INFO: &str = "NodeGetInfo";
 
 /// What to ask, where, and how long to wait for it.
 #[derive(Debug)]
-pub(crate) struct Inquiry {
+pub(crate) struct DriverQuery {
     socket: CsiSocket,
     reach: Reach,
     pinned: Option<String>,
@@ -48,22 +48,26 @@ pub(crate) struct Inquiry {
 }
 
 /// A call that has ended, well or not.
-pub(crate) struct Asked<T> {
-    pub(crate) answer: Result<T, Trouble>,
+pub(crate) struct Timed<T> {
+    pub(crate) answer: Result<T, DriverError>,
     pub(crate) operation: Operation,
 }
 
 /// A connection that is held to a driver.
-pub(crate) struct Acquaintance {
+pub(crate) struct DriverConnection {
     /// Resolves when the connection ends.
     pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// When it was made.
     pub(crate) since: Instant,
 }
 
-impl Inquiry {
-    pub(crate) fn new(settings: &DriverSettings, operations: Operations, reach: &Reach) -> Inquiry {
-        Inquiry {
+impl DriverQuery {
+    pub(crate) fn new(
+        settings: &DriverSettings,
+        operations: Operations,
+        reach: &Reach,
+    ) -> DriverQuery {
+        DriverQuery {
             socket: CsiSocket {
                 path: settings.csi_socket.clone(),
                 found: false,
@@ -83,8 +87,8 @@ impl Inquiry {
         settings: &DriverSettings,
         operations: Operations,
         reach: &Reach,
-    ) -> Inquiry {
-        let mut inquiry = Inquiry::new(settings, operations, reach);
+    ) -> DriverQuery {
+        let mut inquiry = DriverQuery::new(settings, operations, reach);
         inquiry.socket.found = true;
         inquiry
     }
@@ -94,7 +98,7 @@ impl Inquiry {
     }
 
     /// The socket as it is on disk now.
-    pub(crate) async fn look(&self) -> Result<Identity, Trouble> {
+    pub(crate) async fn look(&self) -> Result<Identity, DriverError> {
         let socket = self.socket.clone();
         self.touch(move || socket.look()).await?
     }
@@ -103,9 +107,9 @@ impl Inquiry {
     async fn touch<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, DriverError> {
         let done = self.reach.look(self.path(), self.deadline, work).await;
-        done.map_err(|source| Trouble::OutOfReach {
+        done.map_err(|source| DriverError::OutOfReach {
             socket: self.path().to_owned(),
             source,
         })
@@ -118,8 +122,8 @@ impl Inquiry {
     /// `slow` is told when NodeGetInfo takes longer than other calls may.
     pub(crate) async fn begin(
         &self,
-        slow: impl FnOnce(Trouble),
-    ) -> Result<(Acquaintance, Result<Answer, Trouble>), Trouble> {
+        slow: impl FnOnce(DriverError),
+    ) -> Result<(DriverConnection, Result<Answer, DriverError>), DriverError> {
         let (held, connection) = tokio::join!(self.hold(), self.connect());
         let held = held?;
         let answer = self.ask_over(connection?, slow).await;
@@ -127,39 +131,39 @@ impl Inquiry {
     }
 
     /// Holds a connection.
-    pub(crate) async fn hold(&self) -> Result<Acquaintance, Trouble> {
+    pub(crate) async fn hold(&self) -> Result<DriverConnection, DriverError> {
         let stream = self.open().await?;
         let lifeline = self
-            .in_time("connecting", Lifeline::over(stream))
+            .in_time("connecting", IdleConnection::over(stream))
             .await?
             .map_err(|error| self.refused(ConnectError::Connect(error)))?;
-        Ok(Acquaintance {
+        Ok(DriverConnection {
             ended: Box::pin(lifeline.ended()),
             since: Instant::now(),
         })
     }
 
     /// Asks over a connection of its own. A driver that is known may take its time.
-    pub(crate) async fn again(&self) -> Result<Answer, Trouble> {
+    pub(crate) async fn again(&self) -> Result<Answer, DriverError> {
         self.ask_over(self.connect().await?, drop).await
     }
 
     async fn ask_over(
         &self,
         (channel, mut ended): (Channel, Ended),
-        slow: impl FnOnce(Trouble),
-    ) -> Result<Answer, Trouble> {
+        slow: impl FnOnce(DriverError),
+    ) -> Result<Answer, DriverError> {
         self.until(&mut ended, self.ask(&channel, slow)).await?
     }
 
-    pub(super) async fn connect(&self) -> Result<(Channel, Ended), Trouble> {
+    pub(super) async fn connect(&self) -> Result<(Channel, Ended), DriverError> {
         let stream = self.open().await?;
         self.in_time("connecting", client::over(stream))
             .await?
             .map_err(|error| self.refused(error))
     }
 
-    async fn open(&self) -> Result<UnixStream, Trouble> {
+    async fn open(&self) -> Result<UnixStream, DriverError> {
         let path = self.path().to_owned();
         let opened = self.touch(move || socket::open(&path)).await?;
         opened
@@ -167,16 +171,16 @@ impl Inquiry {
             .map_err(|error| self.refused(ConnectError::Connect(error)))
     }
 
-    fn refused(&self, source: ConnectError) -> Trouble {
+    fn refused(&self, source: ConnectError) -> DriverError {
         let socket = self.path().to_owned();
         match &source {
             ConnectError::Connect(error) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => Trouble::Refused(socket),
-                io::ErrorKind::PermissionDenied => Trouble::Forbidden { socket, source },
-                _ if is_missing(error) => Trouble::Absent(socket),
-                _ => Trouble::Connect { socket, source },
+                io::ErrorKind::ConnectionRefused => DriverError::Refused(socket),
+                io::ErrorKind::PermissionDenied => DriverError::Forbidden { socket, source },
+                _ if is_missing(error) => DriverError::Absent(socket),
+                _ => DriverError::Connect { socket, source },
             },
-            ConnectError::Handshake(_) => Trouble::Connect { socket, source },
+            ConnectError::Handshake(_) => DriverError::Connect { socket, source },
         }
     }
 
@@ -185,12 +189,12 @@ impl Inquiry {
         &self,
         ended: &mut Ended,
         work: impl Future<Output = T>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, DriverError> {
         tokio::select! {
             done = work => Ok(done),
             end = ended => Err(match end {
-                Ok(()) => Trouble::Closed(self.path().to_owned()),
-                Err(source) => Trouble::Broken {
+                Ok(()) => DriverError::Closed(self.path().to_owned()),
+                Err(source) => DriverError::Broken {
                     socket: self.path().to_owned(),
                     source,
                 },
@@ -200,7 +204,11 @@ impl Inquiry {
 
     /// The calls go out at once: none needs the other's answer. NodeGetInfo may take longer than the
     /// others, but is not waited for when they have shown that the driver is no use.
-    async fn ask(&self, channel: &Channel, slow: impl FnOnce(Trouble)) -> Result<Answer, Trouble> {
+    async fn ask(
+        &self,
+        channel: &Channel,
+        slow: impl FnOnce(DriverError),
+    ) -> Result<Answer, DriverError> {
         let mut identity = identity_client(channel);
         let mut probing = identity.clone();
         let mut client = node_client(channel);
@@ -233,12 +241,12 @@ impl Inquiry {
         match (identified, node.answer) {
             // A controller is one whatever else it says.
             (
-                Ok(_) | Err(Trouble::Answer(_) | Trouble::NotReady),
-                Err(Trouble::Call {
+                Ok(_) | Err(DriverError::Answer(_) | DriverError::NotReady),
+                Err(DriverError::Call {
                     code: Code::Unimplemented,
                     ..
                 }),
-            ) => Err(Trouble::NoNodeService),
+            ) => Err(DriverError::NoNodeService),
             (Err(trouble), _) | (Ok(_), Err(trouble)) => Err(trouble),
             (Ok(info), Ok(node)) => {
                 self.tell_of_limit(&info, node.max_volumes_per_node);
@@ -250,29 +258,34 @@ impl Inquiry {
     /// The driver has a name that can be used, and is ready.
     fn identified(
         &self,
-        info: Result<GetPluginInfoResponse, Trouble>,
-        ready: Option<Result<ProbeResponse, Trouble>>,
-    ) -> Result<GetPluginInfoResponse, Trouble> {
+        info: Result<GetPluginInfoResponse, DriverError>,
+        ready: Option<Result<ProbeResponse, DriverError>>,
+    ) -> Result<GetPluginInfoResponse, DriverError> {
         let info = info?;
         answer::name(&info, self.pinned.as_deref())?;
         match ready.transpose()? {
-            Some(ProbeResponse { ready: Some(false) }) => Err(Trouble::NotReady),
+            Some(ProbeResponse { ready: Some(false) }) => Err(DriverError::NotReady),
             Some(_) | None => Ok(info),
         }
     }
 
     /// Waits for NodeGetInfo for as long as other calls may take.
-    pub(super) async fn soon<F: Future>(&self, call: Pin<&mut F>) -> Result<F::Output, Trouble> {
+    pub(super) async fn soon<F: Future>(
+        &self,
+        call: Pin<&mut F>,
+    ) -> Result<F::Output, DriverError> {
         let patience = if self.node_info_deadline > self.deadline {
             self.deadline
         } else {
             // It has its own deadline by then.
             Duration::MAX
         };
-        timeout(patience, call).await.map_err(|_| Trouble::Slow {
-            so_far: self.deadline,
-            deadline: self.node_info_deadline,
-        })
+        timeout(patience, call)
+            .await
+            .map_err(|_| DriverError::Slow {
+                so_far: self.deadline,
+                deadline: self.node_info_deadline,
+            })
     }
 
     /// Says it once, and not each time that the driver is asked.
@@ -284,7 +297,7 @@ impl Inquiry {
         }
     }
 
-    async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Asked<ProbeResponse>> {
+    async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Timed<ProbeResponse>> {
         if !self.require_probe {
             return None;
         }
@@ -295,7 +308,7 @@ impl Inquiry {
         &self,
         method: &'static str,
         reply: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Asked<T> {
+    ) -> Timed<T> {
         let begun = Instant::now();
         let (answer, code) = match self.in_time(method, reply).await {
             Ok(Ok(reply)) => (Ok(reply.into_inner()), Code::Ok),
@@ -303,7 +316,7 @@ impl Inquiry {
                 let code = status.code();
                 let message = printable(status.message());
                 (
-                    Err(Trouble::Call {
+                    Err(DriverError::Call {
                         method,
                         code,
                         message,
@@ -314,7 +327,7 @@ impl Inquiry {
             Err(late) => (Err(late), Code::DeadlineExceeded),
         };
         let took = begun.elapsed();
-        Asked {
+        Timed {
             answer,
             operation: Operation { method, took, code },
         }
@@ -324,14 +337,14 @@ impl Inquiry {
         &self,
         step: &'static str,
         work: impl Future<Output = T>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, DriverError> {
         let deadline = match step {
             NODE_GET_INFO => self.node_info_deadline,
             _ => self.deadline,
         };
         timeout(deadline, work)
             .await
-            .map_err(|_| Trouble::TimedOut {
+            .map_err(|_| DriverError::TimedOut {
                 socket: self.path().to_owned(),
                 step,
                 deadline,

@@ -28,7 +28,7 @@ pub(crate) struct Layout {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(transparent)]
-pub(crate) struct Slot(pub(crate) u32);
+pub(crate) struct LinkAlias(pub(crate) u32);
 
 /// A name that fits no socket's path.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -82,9 +82,9 @@ impl Layout {
         self.kubelet_dir.join(self.socket_name(name))
     }
 
-    pub(crate) fn link(&self, name: &DriverName, slot: Slot) -> PathBuf {
+    pub(crate) fn link(&self, name: &DriverName, slot: LinkAlias) -> PathBuf {
         let plain = self.kubelet_dir.join(format!("{name}{REG_SOCK}"));
-        if slot == Slot::default() {
+        if slot == LinkAlias::default() {
             return plain;
         }
         // A driver's name never holds an underscore, so a fresh link is nobody's plain one.
@@ -166,7 +166,7 @@ impl Layout {
     /// Both the socket and the link must fit into sun_path: we bind the one, the kubelet dials
     /// the other.
     pub(crate) fn check(&self, name: &DriverName) -> Result<(), TooLong> {
-        for path in [self.socket(name), self.link(name, Slot::default())] {
+        for path in [self.socket(name), self.link(name, LinkAlias::default())] {
             let length = path.as_os_str().len();
             if length > SUN_PATH_MAX {
                 return Err(TooLong {
@@ -215,11 +215,11 @@ mod tests {
             Path::new("/v/registry/a.b-reg.sock")
         );
         assert_eq!(
-            layout.link(&name(), Slot(0)),
+            layout.link(&name(), LinkAlias(0)),
             Path::new("/k/plugins_registry/a.b-reg.sock")
         );
         assert_eq!(
-            layout.link(&name(), Slot(2)),
+            layout.link(&name(), LinkAlias(2)),
             Path::new("/k/plugins_registry/a.b_2-reg.sock")
         );
         assert_eq!(layout.target(&name()), Path::new("/seen/a.b-reg.sock"));
@@ -235,7 +235,7 @@ mod tests {
             Path::new("/k/plugins_registry/.a.b-reg.sock")
         );
         assert_eq!(
-            layout.link(&name(), Slot(0)),
+            layout.link(&name(), LinkAlias(0)),
             Path::new("/k/plugins_registry/a.b-reg.sock")
         );
         assert_eq!(layout.target(&name()), Path::new(".a.b-reg.sock"));

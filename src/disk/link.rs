@@ -17,7 +17,7 @@ use super::obstacle::Obstacle;
 use crate::config::OnLiveOwner;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::socket::{Knock, MODE, Staged, knock, listener, staging};
+use crate::disk::socket::{ListenerProbe, MODE, Staged, knock, listener, staging};
 use crate::disk::swap;
 
 const MAKE: &str = "make the link";
@@ -31,11 +31,11 @@ pub(crate) enum Occupant {
     /// A link that dangles or a socket that nobody listens on.
     Dead(Identity),
     /// A link that leads to our own socket, but not in our words.
-    Detour(Identity),
+    IndirectLink(Identity),
     /// Somebody else listens there.
     Living(Identity, String),
     /// Neither a socket nor a link.
-    Alien(String),
+    NotASocket(String),
     /// The place itself is not there.
     NoDirectory,
     Unknown(io::Error),
@@ -52,16 +52,16 @@ pub(crate) fn look(path: &Path, is_ours: impl Fn(&Identity) -> bool) -> Occupant
         return Occupant::Ours(identity);
     }
     if !kind.is_symlink() && !kind.is_socket() {
-        return Occupant::Alien(format!(
+        return Occupant::NotASocket(format!(
             "{} is {}, neither a socket nor a link; move it away",
             path.display(),
             describe(kind)
         ));
     }
     match knock(path) {
-        Knock::Dead => Occupant::Dead(identity),
-        Knock::Alive(stream) => Occupant::Living(identity, owner(path, stream.as_ref())),
-        Knock::Unknown(error) => Occupant::Unknown(error),
+        ListenerProbe::Dead => Occupant::Dead(identity),
+        ListenerProbe::Alive(stream) => Occupant::Living(identity, owner(path, stream.as_ref())),
+        ListenerProbe::Unknown(error) => Occupant::Unknown(error),
     }
 }
 
@@ -84,10 +84,12 @@ fn clear(
 ) -> Result<Option<Identity>, Obstacle> {
     match occupant {
         Occupant::Nobody => Ok(None),
-        Occupant::Ours(seen) | Occupant::Dead(seen) | Occupant::Detour(seen) => Ok(Some(seen)),
+        Occupant::Ours(seen) | Occupant::Dead(seen) | Occupant::IndirectLink(seen) => {
+            Ok(Some(seen))
+        }
         Occupant::Living(seen, _) if on_live_owner == OnLiveOwner::TakeOver => Ok(Some(seen)),
         Occupant::Living(_, owner) => Err(Obstacle::LiveOwner(owner)),
-        Occupant::Alien(what) => Err(Obstacle::Alien(what)),
+        Occupant::NotASocket(what) => Err(Obstacle::NotASocket(what)),
         Occupant::NoDirectory => Err(Obstacle::NoDirectory(
             path.parent().unwrap_or(path).to_owned(),
         )),
@@ -154,7 +156,7 @@ pub(crate) struct LinkPlace<'a> {
 impl LinkPlace<'_> {
     pub(crate) fn look(&self) -> Occupant {
         match look(&self.path, |identity| self.is_ours(identity)) {
-            Occupant::Living(seen, _) if self.leads_to_our_socket() => Occupant::Detour(seen),
+            Occupant::Living(seen, _) if self.leads_to_our_socket() => Occupant::IndirectLink(seen),
             occupant => occupant,
         }
     }
@@ -383,8 +385,8 @@ fn put(
 ) -> Result<Identity, Obstacle> {
     match Identity::of(path) {
         Ok(found) if is_ours(&found) => Ok(found),
-        Ok(_) => Err(Obstacle::Snatched),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Obstacle::Snatched),
+        Ok(_) => Err(Obstacle::RemovedAtOnce),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Obstacle::RemovedAtOnce),
         Err(error) => Err(failed(attempt, path, &error)),
     }
 }

@@ -12,10 +12,10 @@ pub(crate) enum Obstacle {
     LiveOwner(String),
     /// A file or directory that is neither a socket nor a link. It is never deleted.
     #[error("{0}")]
-    Alien(String),
+    NotASocket(String),
     /// Another driver of this daemon has the name.
     #[error("the driver \"{0}\" has the same name, and keeps it while it is there")]
-    Sibling(String),
+    NameTaken(String),
     /// Somebody keeps removing or changing it.
     #[error(
         "{what} was removed or changed {count} times within 30 s of being put back; trying at a slower pace"
@@ -23,7 +23,7 @@ pub(crate) enum Obstacle {
     Contested { what: &'static str, count: u32 },
     /// It was put there, and taken away or replaced before it could be looked at.
     #[error("it is removed or replaced as soon as it is put there")]
-    Snatched,
+    RemovedAtOnce,
     /// The kubelet's directory is not there; it is the kubelet's to make.
     #[error("{} is missing; the kubelet makes it when it starts", .0.display())]
     NoDirectory(PathBuf),
@@ -35,17 +35,17 @@ pub(crate) enum Obstacle {
 impl Obstacle {
     /// Somebody else listens at the place, or another driver of ours does.
     pub(crate) fn is_a_server(&self) -> bool {
-        matches!(self, Obstacle::LiveOwner(_) | Obstacle::Sibling(_))
+        matches!(self, Obstacle::LiveOwner(_) | Obstacle::NameTaken(_))
     }
 
     /// Somebody else is in the way, rather than something missing.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             Obstacle::LiveOwner(_)
-            | Obstacle::Alien(_)
-            | Obstacle::Sibling(_)
+            | Obstacle::NotASocket(_)
+            | Obstacle::NameTaken(_)
             | Obstacle::Contested { .. }
-            | Obstacle::Snatched => true,
+            | Obstacle::RemovedAtOnce => true,
             Obstacle::NoDirectory(_) | Obstacle::Failed(_) => false,
         }
     }

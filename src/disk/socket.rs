@@ -28,7 +28,7 @@ const BACKLOG: i32 = 1024;
 
 /// What a connect() to a path met.
 #[derive(Debug)]
-pub(crate) enum Knock {
+pub(crate) enum ListenerProbe {
     /// Somebody listens. The stream's end tells that they no longer do; a full backlog has none.
     Alive(Option<UnixStream>),
     /// Nobody is there.
@@ -38,20 +38,22 @@ pub(crate) enum Knock {
 }
 
 /// Connects without ever waiting: a full backlog answers at once, and means that somebody listens.
-pub(crate) fn knock(path: &Path) -> Knock {
+pub(crate) fn knock(path: &Path) -> ListenerProbe {
     match connect_now(path) {
-        Ok(stream) => Knock::Alive(Some(stream)),
-        Err(Errno::EAGAIN) => Knock::Alive(None),
-        Err(Errno::ECONNREFUSED | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Knock::Dead,
+        Ok(stream) => ListenerProbe::Alive(Some(stream)),
+        Err(Errno::EAGAIN) => ListenerProbe::Alive(None),
+        Err(Errno::ECONNREFUSED | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
+            ListenerProbe::Dead
+        }
         // Something listens, but it is no stream socket.
-        Err(Errno::EPROTOTYPE) => Knock::Alive(None),
-        Err(error) => Knock::Unknown(error.into()),
+        Err(Errno::EPROTOTYPE) => ListenerProbe::Alive(None),
+        Err(error) => ListenerProbe::Unknown(error.into()),
     }
 }
 
 /// Somebody listens at `path`.
 pub(crate) fn is_alive(path: &Path) -> bool {
-    matches!(knock(path), Knock::Alive(_))
+    matches!(knock(path), ListenerProbe::Alive(_))
 }
 
 /// The process that made the other end of a connection listen.
@@ -188,9 +190,11 @@ mod tests {
         let mut held = Vec::new();
         for _ in 0..100_000 {
             match knock(&path) {
-                Knock::Alive(Some(stream)) => held.push(stream),
-                Knock::Alive(None) => return,
-                Knock::Unknown(error) if error.raw_os_error() == Some(Errno::EMFILE as i32) => {
+                ListenerProbe::Alive(Some(stream)) => held.push(stream),
+                ListenerProbe::Alive(None) => return,
+                ListenerProbe::Unknown(error)
+                    if error.raw_os_error() == Some(Errno::EMFILE as i32) =>
+                {
                     return;
                 }
                 other => panic!("{other:?}"),

@@ -20,7 +20,7 @@ use super::layout::Layout;
 use super::link;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
-use crate::disk::socket::{Knock, STAGED, knock};
+use crate::disk::socket::{ListenerProbe, STAGED, knock};
 use crate::os::boot;
 
 const DEAD_LINK: &str = "a link of ours that leads nowhere";
@@ -48,7 +48,7 @@ pub(crate) struct Unclaimed {
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     /// What was left to others.
-    pub(crate) unclaimed: Vec<Unclaimed>,
+    pub(crate) unowned_links: Vec<Unclaimed>,
     /// What is ours, and the file system did not let us remove.
     pub(crate) failed: Vec<(PathBuf, Identity)>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         if is_left || ours.names.contains(&name) {
             swept.remove(&link, identity, DEAD_LINK);
         } else {
-            swept.unclaimed.push(Unclaimed { name, link });
+            swept.unowned_links.push(Unclaimed { name, link });
         }
     }
     for entry in entries(layout.registry_dir()) {
@@ -171,7 +171,7 @@ fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
 /// The socket at `path`, if one is there that nobody listens on.
 pub(crate) fn dead_socket(path: &Path) -> Option<Identity> {
     let found = fs::symlink_metadata(path).ok()?;
-    let is_dead = found.file_type().is_socket() && matches!(knock(path), Knock::Dead);
+    let is_dead = found.file_type().is_socket() && matches!(knock(path), ListenerProbe::Dead);
     is_dead.then(|| Identity::from_parts(&found, None))
 }
 
@@ -182,7 +182,7 @@ fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
     let link = Identity::of(path).ok()?;
     let target = link.target().filter(|target| layout.is_target(target))?;
     let name = layout.driver_of(target.file_name()?)?;
-    let is_dead = matches!(knock(&layout.socket(&name)), Knock::Dead);
+    let is_dead = matches!(knock(&layout.socket(&name)), ListenerProbe::Dead);
     is_dead.then_some((name, link))
 }
 
@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::config::Settings;
-    use crate::disk::layout::Slot;
+    use crate::disk::layout::LinkAlias;
 
     /// Another instance may come up between the look at its link and the removal.
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         let layout = Layout::of(&settings);
         fs::create_dir(layout.kubelet_dir()).unwrap();
         let name = DriverName::parse("a.test").unwrap();
-        let link = layout.link(&name, Slot::default());
+        let link = layout.link(&name, LinkAlias::default());
         symlink(layout.target(&name), &link).unwrap();
         let (_, looked_at) = dead_link(&layout, &link).unwrap();
         fs::remove_file(&link).unwrap();

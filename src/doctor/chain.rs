@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::csi_socket::{ask, exposed};
-use super::kubelets::Kubelets;
-use super::{Finding, Patient};
+use super::kubelets::KubeletFindings;
+use super::{Finding, Inputs};
 use crate::config::DriverSettings;
 use crate::disk::directory;
-use crate::disk::layout::{Layout, Slot};
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Cause, Driver};
@@ -16,7 +16,7 @@ use crate::grpc::proto::control::{Cause, Driver};
 const JOURNAL: &str = "journalctl -u node-storage-driver-registrar";
 
 /// The first thing that keeps the driver from being registered, and what else is worth a word.
-pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
+pub(super) async fn check(patient: &Inputs, kubelets: &KubeletFindings, id: &str) -> Vec<Finding> {
     let mut findings = on_the_way(patient, kubelets, id).await;
     // What discovery would refuse for it is only worth a word where the operator named the driver.
     if patient.settings.drivers.contains_key(id) {
@@ -28,7 +28,7 @@ pub(super) async fn check(patient: &Patient, kubelets: &Kubelets, id: &str) -> V
     findings
 }
 
-async fn on_the_way(patient: &Patient, kubelets: &Kubelets, id: &str) -> Vec<Finding> {
+async fn on_the_way(patient: &Inputs, kubelets: &KubeletFindings, id: &str) -> Vec<Finding> {
     let settings = patient.settings.driver(id);
     let shown = match &patient.daemon {
         Ok(status) => status.drivers.iter().find(|driver| driver.id == id),
@@ -62,7 +62,7 @@ fn follow(
     settings: &DriverSettings,
     answer: &Answer,
     layout: &Layout,
-    kubelets: &Kubelets,
+    kubelets: &KubeletFindings,
 ) -> Vec<Finding> {
     let reason = driver.reason.as_str();
     let id = &driver.id;
@@ -152,7 +152,7 @@ fn unseen(
     settings: &DriverSettings,
     answer: &Answer,
     layout: &Layout,
-    kubelets: &Kubelets,
+    kubelets: &KubeletFindings,
 ) -> Finding {
     let reason = driver.reason.as_str();
     if driver.cause() == Cause::DirectoryReplaced {
@@ -164,10 +164,10 @@ fn unseen(
     if !driver.serving {
         return Finding::fault("link", reason, format!("see {JOURNAL}"));
     }
-    let path = driver
-        .link
-        .as_ref()
-        .map_or_else(|| layout.link(&answer.name, Slot::default()), Into::into);
+    let path = driver.link.as_ref().map_or_else(
+        || layout.link(&answer.name, LinkAlias::default()),
+        Into::into,
+    );
     let target = layout.target(&answer.name);
     match fs::read_link(&path) {
         Ok(held) if held == target => {}

@@ -7,8 +7,8 @@ use humantime::format_duration;
 use super::{AS_ROOT, Finding};
 use crate::api::metrics::Operations;
 use crate::config::DriverSettings;
-use crate::csi::error::Trouble;
-use crate::csi::query::{Inquiry, NODE_GET_INFO};
+use crate::csi::error::DriverError;
+use crate::csi::query::{DriverQuery, NODE_GET_INFO};
 use crate::csi::trust::Exposure;
 use crate::disk::directory;
 use crate::disk::reach::Reach;
@@ -50,9 +50,9 @@ pub(super) async fn ask(
         ..settings.clone()
     };
     let inquiry = if found {
-        Inquiry::found(&hurried, operations, reach)
+        DriverQuery::found(&hurried, operations, reach)
     } else {
-        Inquiry::new(&hurried, operations, reach)
+        DriverQuery::new(&hurried, operations, reach)
     };
     match asked(&inquiry).await {
         Ok(answer) => Ok(answer),
@@ -67,7 +67,7 @@ pub(super) async fn ask(
     }
 }
 
-async fn asked(inquiry: &Inquiry) -> Result<Answer, Trouble> {
+async fn asked(inquiry: &DriverQuery) -> Result<Answer, DriverError> {
     inquiry.look().await?;
     inquiry.again().await
 }
@@ -85,28 +85,28 @@ fn slow(settings: &DriverSettings) -> Finding {
     Finding::warning(NODE_GET_INFO, saw, mend)
 }
 
-fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
+fn diagnose(settings: &DriverSettings, trouble: &DriverError) -> Finding {
     let socket = settings.csi_socket.display();
     let inspect = format!("ask it by hand: node-storage-driver-registrar inspect {socket}");
     let (check, mend) = match trouble {
-        Trouble::Absent(_) | Trouble::NoDirectory { .. } | Trouble::Removed(_) => (
+        DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::Removed(_) => (
             "csi.sock",
             format!(
                 "start the driver, with its endpoint at unix://{socket}; or set csi_socket to where it listens"
             ),
         ),
-        Trouble::NoSocket(_) => (
+        DriverError::NoSocket(_) => (
             "csi.sock",
             format!("move it away and restart the driver: mv {socket} {socket}.old"),
         ),
-        Trouble::Unseen { .. } | Trouble::Hidden { .. } | Trouble::Forbidden { .. } => {
+        DriverError::Unseen { .. } | DriverError::Hidden { .. } | DriverError::Forbidden { .. } => {
             ("csi.sock permission", AS_ROOT.to_owned())
         }
-        Trouble::OutOfReach { .. } => (
+        DriverError::OutOfReach { .. } => (
             "csi.sock file system",
             "its server, or the program behind it, does not answer: bring it back, or unmount it (umount -l); the driver cannot be reached by anybody until then".to_owned(),
         ),
-        Trouble::Exposed { exposure, .. } => {
+        DriverError::Exposed { exposure, .. } => {
             let id = directory::of(&settings.csi_socket).file_name();
             let id = id.unwrap_or_default().to_string_lossy();
             let mend = exposure.mend();
@@ -117,45 +117,45 @@ fn diagnose(settings: &DriverSettings, trouble: &Trouble) -> Finding {
                 ),
             )
         }
-        Trouble::LongPath { .. } => (
+        DriverError::LongPath { .. } => (
             "path length",
             "shorten plugins_dir, or give the plugin's directory a shorter name".to_owned(),
         ),
-        Trouble::Refused(_) => (
+        DriverError::Refused(_) => (
             "csi.sock listening",
             format!(
                 "the socket was left by a driver that has ended: restart the driver; if it runs, it listens elsewhere than on {socket}"
             ),
         ),
-        Trouble::Connect { .. } | Trouble::Broken { .. } | Trouble::Closed(_) => (
+        DriverError::Connect { .. } | DriverError::Broken { .. } | DriverError::Closed(_) => (
             "csi.sock answering",
             format!(
                 "whoever listens there does not speak gRPC: find it with: ss -xlp | grep {socket}"
             ),
         ),
-        Trouble::TimedOut { .. } if trouble.is_node_info_late() => {
+        DriverError::TimedOut { .. } if trouble.is_node_info_late() => {
             (NODE_GET_INFO, HANGS.to_owned())
         }
-        Trouble::Slow { .. } => return slow(settings),
-        Trouble::TimedOut { .. } | Trouble::Hung(_) => ("csi.sock answering", HANGS.to_owned()),
-        Trouble::Call { method, .. } => (*method, format!("look at the driver's log; {inspect}")),
-        Trouble::NoNodeService => {
+        DriverError::Slow { .. } => return slow(settings),
+        DriverError::TimedOut { .. } | DriverError::Hung(_) => ("csi.sock answering", HANGS.to_owned()),
+        DriverError::Call { method, .. } => (*method, format!("look at the driver's log; {inspect}")),
+        DriverError::NoNodeService => {
             let mend = "a controller is not registered with the kubelet: add its id to discovery.exclude, or take its table out of the configuration";
             return Finding::warning("NodeGetInfo", trouble.to_string(), mend);
         }
-        Trouble::NotReady => (
+        DriverError::NotReady => (
             "Probe",
             "wait for the driver, or set require_probe = false".to_owned(),
         ),
-        Trouble::Answer(AnswerError::Name(_)) => (
+        DriverError::Answer(AnswerError::Name(_)) => (
             "name",
             format!("give the driver a name that CSI allows; {inspect}"),
         ),
-        Trouble::Answer(AnswerError::OtherName { said, .. }) => (
+        DriverError::Answer(AnswerError::OtherName { said, .. }) => (
             "name",
             format!("correct csi_socket, or set name = \"{said}\""),
         ),
-        Trouble::Answer(_) => (
+        DriverError::Answer(_) => (
             "NodeGetInfo",
             format!("look at how the driver is started; {inspect}"),
         ),

@@ -9,11 +9,11 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, getuid};
 
 use super::csi_socket::exposed;
-use super::kubelets::Kubelets;
-use super::{AS_ROOT, Finding, Patient};
+use super::kubelets::KubeletFindings;
+use super::{AS_ROOT, Finding, Inputs};
 use crate::disk::directory::{self, is_missing};
 
-pub(super) fn check(patient: &Patient, kubelets: &Kubelets) -> Vec<Finding> {
+pub(super) fn check(patient: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding> {
     let settings = &patient.settings;
     let mut findings = Vec::new();
     findings.extend(registry(&settings.registry_dir));

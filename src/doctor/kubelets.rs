@@ -4,13 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Finding, Patient};
+use super::{Finding, Inputs};
 use crate::kubelet::root::{KubeletRoot, Running, agreed, is_same, running};
-use crate::os::process::Signs;
+use crate::os::process::StartSockets;
 use crate::systemd::main_pids_of_kubelets;
 
 /// What was found in /proc.
-pub(super) struct Kubelets {
+pub(super) struct KubeletFindings {
     proc: PathBuf,
     /// Those that are believed first.
     found: Vec<Running>,
@@ -24,12 +24,12 @@ pub(super) struct Kubelets {
     shown: Option<u32>,
 }
 
-impl Kubelets {
-    pub(super) fn find(patient: &Patient) -> Kubelets {
+impl KubeletFindings {
+    pub(super) fn find(patient: &Inputs) -> KubeletFindings {
         let root = patient.settings.kubelet_root().to_owned();
         let status = patient.daemon.as_ref().ok();
-        let signs = Signs::of(&root);
-        Kubelets {
+        let signs = StartSockets::of(&root);
+        KubeletFindings {
             proc: patient.proc.clone(),
             found: running(&patient.proc, main_pids_of_kubelets),
             spoke: status.and_then(|status| status.kubelet.as_ref()?.pid),
@@ -39,7 +39,7 @@ impl Kubelets {
         }
     }
 
-    /// Why the kubelet's directory is not there.
+    /// RootSource the kubelet's directory is not there.
     pub(super) fn why_no_directory(&self, directory: &Path) -> Finding {
         if let Some(elsewhere) = self.elsewhere() {
             return elsewhere;
@@ -81,7 +81,7 @@ impl Kubelets {
         })
     }
 
-    /// Kubelets run, but none of them with our root.
+    /// KubeletFindings run, but none of them with our root.
     fn elsewhere(&self) -> Option<Finding> {
         if self.shows
             || self
@@ -114,7 +114,7 @@ impl Kubelets {
         Some(Finding::fault("kubelet root-dir", saw, mend))
     }
 
-    /// Kubelets of the node that name different roots, while none has told the daemon which it is.
+    /// KubeletFindings of the node that name different roots, while none has told the daemon which it is.
     pub(super) fn dispute(&self) -> Option<Finding> {
         if self.spoke.is_some() {
             return None;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::{Finding, Patient};
+use super::{Finding, Inputs};
 use crate::config::Settings;
 
 /// The kernel's defaults for a machine that has little memory; kubelets and log shippers use many.
@@ -17,7 +17,7 @@ const EARLIEST: &str = "2025-01-01T00:00:00Z";
 /// Types that a kubelet and its containers are not allowed to use.
 const USELESS_LABELS: [&str; 4] = ["default_t", "unlabeled_t", "user_home_t", "mnt_t"];
 
-pub(super) fn check(patient: &Patient, drivers: &BTreeSet<String>) -> Vec<Finding> {
+pub(super) fn check(patient: &Inputs, drivers: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Ok(status) = &patient.daemon {
         for note in &status.notes {

@@ -1,4 +1,4 @@
-//! Why a driver is not registered: looks at everything on the way from the configuration to the
+//! RootSource a driver is not registered: looks at everything on the way from the configuration to the
 //! kubelet, in that order, and stops where the chain breaks.
 //!
 //! It only looks. What it cannot look at, it says.
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use self::kubelets::Kubelets;
+use self::kubelets::KubeletFindings;
 use crate::api::control::ClientError;
 use crate::config::Settings;
 use crate::disk::layout::Layout;
@@ -57,7 +57,7 @@ pub(crate) enum Level {
 }
 
 /// All that the checks look at.
-pub(crate) struct Patient {
+pub(crate) struct Inputs {
     pub(crate) settings: Settings,
     pub(crate) runtime: PathBuf,
     /// What the daemon says, or why it says nothing.
@@ -120,7 +120,7 @@ impl Diagnosis {
     }
 
     /// Looks at everything.
-    pub(crate) async fn of(patient: &Patient) -> Diagnosis {
+    pub(crate) async fn of(patient: &Inputs) -> Diagnosis {
         // What else such a user cannot do says nothing about the daemon.
         if let Err(why @ ClientError::Forbidden(_)) = &patient.daemon {
             return Diagnosis {
@@ -130,7 +130,7 @@ impl Diagnosis {
         if let Some(elsewhere) = patient.daemon_of_other_settings() {
             return elsewhere;
         }
-        let kubelets = Kubelets::find(patient);
+        let kubelets = KubeletFindings::find(patient);
         let drivers = patient.drivers();
         let mut findings = sandbox::check(patient);
         findings.extend(directories::check(patient, &kubelets));
@@ -160,7 +160,7 @@ impl Diagnosis {
     }
 }
 
-impl Patient {
+impl Inputs {
     /// A daemon that was started with flags of its own is not to be measured by this
     /// configuration; what it says itself is all that there is.
     fn daemon_of_other_settings(&self) -> Option<Diagnosis> {

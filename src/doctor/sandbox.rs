@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::{Finding, Patient};
+use super::{Finding, Inputs};
 use crate::disk::runtime_dir::last_holder;
 use crate::systemd::sandbox::kept_by_the_unit;
 
 const MEND: &str =
     "use another directory, or loosen the unit with: systemctl edit node-storage-driver-registrar";
 
-pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+pub(super) fn check(patient: &Inputs) -> Vec<Finding> {
     let Some(pid) = last_holder(&patient.runtime).filter(|_| patient.daemon.is_ok()) else {
         let kept = kept_by_the_unit(&patient.settings).into_iter();
         return kept

@@ -43,7 +43,7 @@ pub(crate) enum AnswerError {
 
 /// What differs between the driver as the cluster knows it and the driver as it answers now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum AnswerChange {
     /// Nothing that the cluster would see.
     None,
     /// The volume limit alone: a driver may change it all day while it runs, and a kubelet from 1.36
@@ -99,13 +99,13 @@ impl Answer {
     }
 
     /// What the cluster would see if the driver, known as `self`, were registered as `now`.
-    pub(crate) fn change_to(&self, now: &Answer) -> Change {
+    pub(crate) fn change_to(&self, now: &Answer) -> AnswerChange {
         let moved = self.topology.iter().find_map(|(key, old)| {
             let new = now.topology.get(key).filter(|new| *new != old)?;
             Some((key, old, new))
         });
         if let Some((key, old, new)) = moved {
-            return Change::Collision(format!(
+            return AnswerChange::Collision(format!(
                 "the driver now reports topology {} = \"{}\", but the node carries \"{}\"",
                 printable(key),
                 printable(new),
@@ -113,22 +113,22 @@ impl Answer {
             ));
         }
         if self.node_id != now.node_id {
-            return Change::Announce(format!(
+            return AnswerChange::Announce(format!(
                 "node id changed from \"{}\" to \"{}\"",
                 printable(&self.node_id),
                 printable(&now.node_id)
             ));
         }
         if !self.topology.keys().eq(now.topology.keys()) {
-            return Change::Announce("topology keys changed".to_owned());
+            return AnswerChange::Announce("topology keys changed".to_owned());
         }
         if self.max_volumes != now.max_volumes {
-            return Change::Limit(format!(
+            return AnswerChange::Limit(format!(
                 "volume limit changed from {} to {}",
                 self.max_volumes, now.max_volumes
             ));
         }
-        Change::None
+        AnswerChange::None
     }
 }
 
@@ -200,25 +200,25 @@ mod tests {
         let known = answer("n1", &[("zone", "a")]);
         assert_eq!(
             known.change_to(&answer("n1", &[("zone", "a")])),
-            Change::None
+            AnswerChange::None
         );
         assert!(matches!(
             known.change_to(&answer("n2", &[("zone", "a")])),
-            Change::Announce(_)
+            AnswerChange::Announce(_)
         ));
         assert!(matches!(
             known.change_to(&answer("n1", &[("zone", "a"), ("rack", "1")])),
-            Change::Announce(_)
+            AnswerChange::Announce(_)
         ));
         assert!(matches!(
             known.change_to(&answer("n1", &[])),
-            Change::Announce(_)
+            AnswerChange::Announce(_)
         ));
         let limited = Answer {
             max_volumes: 5,
             ..known.clone()
         };
-        let Change::Limit(words) = known.change_to(&limited) else {
+        let AnswerChange::Limit(words) = known.change_to(&limited) else {
             panic!("not seen as another limit")
         };
         assert_eq!(words, "volume limit changed from 8 to 5");
@@ -227,7 +227,8 @@ mod tests {
     #[test]
     fn another_topology_value_outweighs_every_other_change() {
         let known = answer("n1", &[("zone", "a")]);
-        let Change::Collision(words) = known.change_to(&answer("n2", &[("zone", "b")])) else {
+        let AnswerChange::Collision(words) = known.change_to(&answer("n2", &[("zone", "b")]))
+        else {
             panic!("not seen as a collision")
         };
         assert!(

@@ -1,8 +1,8 @@
 //! What happens to a driver, and what is done about it.
 
-use super::Terms;
+use super::AdvertisedInfo;
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
@@ -47,7 +47,7 @@ pub(crate) enum Event {
         kubelet: Option<Process>,
         through: Option<Identity>,
         /// What it was told then.
-        told: Option<Terms>,
+        told: Option<AdvertisedInfo>,
     },
     KubeletRejected(Option<Process>, String),
     KubeletEnded(Process),
@@ -84,11 +84,11 @@ pub(crate) enum Effect {
     /// is there and dead.
     Unserve(DriverName, Option<Identity>),
     /// Make sure that the link is there: LinkPublished or LinkBlocked.
-    Publish(DriverName, Slot),
+    Publish(DriverName, LinkAlias),
     /// Put a new link over the old one: LinkPublished or LinkBlocked.
-    Announce(DriverName, Slot),
+    Announce(DriverName, LinkAlias),
     /// Remove the link if it is still this one.
-    Unlink(DriverName, Slot, Identity),
+    Unlink(DriverName, LinkAlias, Identity),
     /// Write down what must survive us.
     Save,
 }

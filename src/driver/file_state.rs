@@ -18,18 +18,18 @@ const FAILED: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 
 /// A socket or a link of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Footing {
+pub(crate) struct FileState {
     what: &'static str,
-    state: State,
+    state: Occupancy,
     pace: Pace,
     failures: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum State {
+enum Occupancy {
     /// Nothing of ours is there; it may be put there.
     Absent,
-    Standing(Identity),
+    RegistrationState(Identity),
     /// It cannot be put there. Without a time, it is tried when the place was looked at again.
     Blocked {
         obstacle: Obstacle,
@@ -44,11 +44,11 @@ pub(crate) struct Pace {
     put_back: Option<Moment>,
 }
 
-impl Footing {
-    pub(crate) fn new(what: &'static str) -> Footing {
-        Footing {
+impl FileState {
+    pub(crate) fn new(what: &'static str) -> FileState {
+        FileState {
             what,
-            state: State::Absent,
+            state: Occupancy::Absent,
             pace: Pace::default(),
             failures: 0,
         }
@@ -56,44 +56,44 @@ impl Footing {
 
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match &self.state {
-            State::Standing(identity) => Some(identity),
-            State::Absent | State::Blocked { .. } => None,
+            Occupancy::RegistrationState(identity) => Some(identity),
+            Occupancy::Absent | Occupancy::Blocked { .. } => None,
         }
     }
 
     pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
         match &self.state {
-            State::Blocked { obstacle, .. } => Some(obstacle),
-            State::Absent | State::Standing(_) => None,
+            Occupancy::Blocked { obstacle, .. } => Some(obstacle),
+            Occupancy::Absent | Occupancy::RegistrationState(_) => None,
         }
     }
 
     /// It may be put in its place now.
     pub(crate) fn is_due(&self, now: Moment) -> bool {
         match &self.state {
-            State::Absent => true,
-            State::Blocked { retry, .. } => retry.is_some_and(|at| at <= now),
-            State::Standing(_) => false,
+            Occupancy::Absent => true,
+            Occupancy::Blocked { retry, .. } => retry.is_some_and(|at| at <= now),
+            Occupancy::RegistrationState(_) => false,
         }
     }
 
     /// When it is tried again without anything else happening.
     pub(crate) fn retry(&self) -> Option<Moment> {
         match &self.state {
-            State::Blocked { retry, .. } => *retry,
-            State::Absent | State::Standing(_) => None,
+            Occupancy::Blocked { retry, .. } => *retry,
+            Occupancy::Absent | Occupancy::RegistrationState(_) => None,
         }
     }
 
     /// It stands.
     pub(crate) fn stood(&mut self, identity: Identity) {
-        self.state = State::Standing(identity);
+        self.state = Occupancy::RegistrationState(identity);
         self.failures = 0;
     }
 
     /// It could not be put in its place.
     pub(crate) fn blocked(&mut self, obstacle: Obstacle, now: Moment) {
-        if obstacle == Obstacle::Snatched {
+        if obstacle == Obstacle::RemovedAtOnce {
             return self.disturbed(now);
         }
         let retry = if matches!(obstacle, Obstacle::Failed(_)) {
@@ -102,18 +102,18 @@ impl Footing {
         } else {
             None
         };
-        self.state = State::Blocked { obstacle, retry };
+        self.state = Occupancy::Blocked { obstacle, retry };
     }
 
     /// We took it away ourselves, or it is to be tried again.
     pub(crate) fn cleared(&mut self) {
-        self.state = State::Absent;
+        self.state = Occupancy::Absent;
     }
 
     /// The place changed: whatever blocked it may be gone. A pace that was set is kept to.
     pub(crate) fn look_again(&mut self) {
-        if matches!(self.state, State::Blocked { retry: None, .. }) {
-            self.state = State::Absent;
+        if matches!(self.state, Occupancy::Blocked { retry: None, .. }) {
+            self.state = Occupancy::Absent;
         }
     }
 
@@ -125,9 +125,9 @@ impl Footing {
         time: impl Fn(Moment) -> Moment,
     ) {
         match &mut self.state {
-            State::Absent => {}
-            State::Standing(standing) => *standing = identity(standing),
-            State::Blocked { retry, .. } => *retry = retry.map(&time),
+            Occupancy::Absent => {}
+            Occupancy::RegistrationState(standing) => *standing = identity(standing),
+            Occupancy::Blocked { retry, .. } => *retry = retry.map(&time),
         }
         self.pace.put_back = self.pace.put_back.map(|_| time(Moment::default()));
     }
@@ -136,9 +136,9 @@ impl Footing {
     pub(crate) fn disturbed(&mut self, now: Moment) {
         let delay = self.pace.disturbed(now);
         self.state = if delay.is_zero() {
-            State::Absent
+            Occupancy::Absent
         } else {
-            State::Blocked {
+            Occupancy::Blocked {
                 obstacle: Obstacle::Contested {
                     what: self.what,
                     count: self.pace.count,
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_failing_file_system_is_tried_again_more_and_more_slowly() {
-        let mut link = Footing::new("the link");
+        let mut link = FileState::new("the link");
         let mut retries = Vec::new();
         for _ in 0..3 {
             link.blocked(Obstacle::Failed("no space".into()), Moment(0));
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_foreign_owner_is_tried_again_when_the_place_was_looked_at() {
-        let mut link = Footing::new("the link");
+        let mut link = FileState::new("the link");
         link.blocked(Obstacle::LiveOwner("pid 1".into()), Moment(0));
         assert!(!link.is_due(Moment(u64::MAX)));
         link.look_again();

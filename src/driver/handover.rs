@@ -6,9 +6,9 @@
 
 use super::announcer::Announcer;
 use super::pace::Pace;
-use super::{Contact, Driver, Registration, Standing, Why};
+use super::{Driver, DriverState, Registration, RegistrationState, Unregistered};
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::os::clock::Moment;
 
 /// What a driver leaves with its name.
@@ -16,7 +16,7 @@ use crate::os::clock::Moment;
 pub(crate) struct Estate {
     /// Which link, and what a kubelet may have made of its path. A kubelet before 1.36 that has asked
     /// through it lets go of it by the driver's name, so that no other path may stand beside it.
-    slot: Slot,
+    slot: LinkAlias,
     announcer: Announcer,
     changes: Pace,
     /// None when no kubelet holds the driver.
@@ -38,10 +38,13 @@ impl Driver {
             return None;
         }
         let link = self.link.identity().cloned();
-        let standing = std::mem::replace(&mut self.standing, Standing::Unregistered(Why::NotYet));
+        let standing = std::mem::replace(
+            &mut self.standing,
+            RegistrationState::Unregistered(Unregistered::NotYet),
+        );
         let held = match standing {
-            Standing::Registered(registration) => Some(Held { registration, link }),
-            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
+            RegistrationState::Registered(registration) => Some(Held { registration, link }),
+            RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
         };
         self.name = None;
         self.asked = None;
@@ -58,7 +61,7 @@ impl Driver {
 
     /// The driver answers and is to be registered, so that it may have the link of a silent sibling.
     pub(crate) fn can_take_over(&self) -> bool {
-        matches!(self.contact, Contact::Answering { .. }) && self.withdrawal.is_none()
+        matches!(self.contact, DriverState::Answering { .. }) && self.withdrawal.is_none()
     }
 
     /// Goes on with what a sibling has left.
@@ -70,7 +73,7 @@ impl Driver {
             self.announcer.renewed(now);
             return;
         };
-        self.standing = Standing::Registered(held.registration);
+        self.standing = RegistrationState::Registered(held.registration);
         self.not_before = None;
         self.link.cleared();
         if let Some(link) = held.link {

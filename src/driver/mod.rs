@@ -1,8 +1,8 @@
 //! The life of one driver, as a pure state machine: (state, event) → (state, effects).
 //!
-//! Three sides are kept apart, each in an enum of its own: what the driver says ([`Contact`]),
-//! what stands on disk ([`Footing`], once for the socket and once for the link), and what the
-//! kubelet said ([`Standing`]). An event changes what is known about one side; [`Driver::settle`]
+//! Three sides are kept apart, each in an enum of its own: what the driver says ([`DriverState`]),
+//! what stands on disk ([`FileState`], once for the socket and once for the link), and what the
+//! kubelet said ([`RegistrationState`]). An event changes what is known about one side; [`Driver::settle`]
 //! then looks at all three and says what to do. The [`Phase`] is read off the three.
 //!
 //! Nothing here does I/O or reads a clock. `docs/state-machine.md` draws it.
@@ -26,20 +26,20 @@ use std::time::Duration;
 
 use self::announcer::Announcer;
 pub(crate) use self::event::{Calling, Effect, Event, Seen};
-use self::file_state::Footing;
+use self::file_state::FileState;
 use self::pace::Pace;
 use self::phase::Phase;
 pub(crate) use self::record::Record;
 #[cfg(test)]
 pub(crate) use self::record::Registered;
 pub(crate) use self::refusal::Refusal;
-pub(crate) use self::registration_state::Terms;
-use self::registration_state::{Registration, Standing, Why};
+pub(crate) use self::registration_state::AdvertisedInfo;
+use self::registration_state::{Registration, RegistrationState, Unregistered};
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
-use crate::driver::answer::{Answer, Change};
+use crate::driver::answer::{Answer, AnswerChange};
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -51,16 +51,16 @@ const CALL_CHECK: Duration = Duration::from_secs(3);
 pub(crate) struct Driver {
     /// After how long an absence the link is taken away.
     withdraw_after: Option<Duration>,
-    terms: Terms,
+    terms: AdvertisedInfo,
     /// What the socket and the link are named after: the name that the driver last gave.
     name: Option<DriverName>,
-    contact: Contact,
-    socket: Footing,
-    link: Footing,
-    slot: Slot,
+    contact: DriverState,
+    socket: FileState,
+    link: FileState,
+    slot: LinkAlias,
     /// The link is not published before this.
     not_before: Option<Moment>,
-    standing: Standing,
+    standing: RegistrationState,
     /// The driver as it was when a kubelet last asked. The driver may be another by the time the
     /// kubelet says how it went, and the cluster then knows the one that was asked about.
     asked: Option<Answer>,
@@ -72,13 +72,13 @@ pub(crate) struct Driver {
     asked_for: Option<&'static str>,
     /// What the driver takes its time for, while it is being asked.
     slow: Option<String>,
-    /// An announcement that is owed waits until then, because a call was in progress.
+    /// An announcement that is pending_change waits until then, because a call was in progress.
     held_until: Option<Moment>,
 }
 
 /// The driver's side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Contact {
+enum DriverState {
     /// Not asked yet since we started: what stands is left alone until it was.
     Untried,
     Silent {
@@ -95,7 +95,7 @@ enum Contact {
     },
 }
 
-/// Why the link was taken away on purpose.
+/// Unregistered the link was taken away on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Withdrawal {
     ByHand,
@@ -105,7 +105,7 @@ enum Withdrawal {
 
 /// An announcement that a registered driver needs, with the reason in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Owed {
+enum PendingChange {
     /// It was asked for.
     Wish(&'static str),
     /// The kubelet knows a socket that is not the driver's any more.
@@ -115,33 +115,33 @@ enum Owed {
 
 /// Whether there should be a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
+enum LinkPolicy {
     Wanted,
     Unwanted,
-    AsItIs,
+    LeaveAlone,
 }
 
-impl Owed {
+impl PendingChange {
     fn words(self) -> String {
         match self {
-            Owed::Wish(words) => words.to_owned(),
-            Owed::Endpoint(news) | Owed::Change(news) => news,
+            PendingChange::Wish(words) => words.to_owned(),
+            PendingChange::Endpoint(news) | PendingChange::Change(news) => news,
         }
     }
 }
 
 impl Driver {
-    pub(crate) fn new(withdraw_after: Option<Duration>, terms: Terms) -> Driver {
+    pub(crate) fn new(withdraw_after: Option<Duration>, terms: AdvertisedInfo) -> Driver {
         Driver {
             withdraw_after,
             terms,
             name: None,
-            contact: Contact::Untried,
-            socket: Footing::new("the registration socket"),
-            link: Footing::new("the link"),
-            slot: Slot::default(),
+            contact: DriverState::Untried,
+            socket: FileState::new("the registration socket"),
+            link: FileState::new("the link"),
+            slot: LinkAlias::default(),
             not_before: None,
-            standing: Standing::Unregistered(Why::NotYet),
+            standing: RegistrationState::Unregistered(Unregistered::NotYet),
             asked: None,
             withdrawal: None,
             announcer: Announcer::new(),
@@ -157,7 +157,7 @@ impl Driver {
     pub(crate) fn reconfigure(
         &mut self,
         withdraw_after: Option<Duration>,
-        terms: Terms,
+        terms: AdvertisedInfo,
         elsewhere: bool,
         now: Moment,
     ) {
@@ -170,13 +170,13 @@ impl Driver {
         }
         if news && !self.is_registered() {
             // A kubelet that has refused what it was told before may like this better.
-            if matches!(self.standing, Standing::Rejected { .. }) {
-                self.standing = Standing::Unregistered(Why::NotYet);
+            if matches!(self.standing, RegistrationState::Rejected { .. }) {
+                self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
             }
             self.announcer.renewed(now);
         }
         if elsewhere {
-            self.contact = Contact::Untried;
+            self.contact = DriverState::Untried;
             self.slow = None;
         }
         if self.withdrawal == Some(Withdrawal::Absence) {
@@ -227,13 +227,13 @@ impl Driver {
 
     /// When the driver wants an [`Event::Ticked`], if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Moment> {
-        let wanted = self.rule() == Rule::Wanted;
+        let wanted = self.rule() == LinkPolicy::Wanted;
         let stands = self.link.identity().is_some() && self.socket.identity().is_some();
         let announcement = if !wanted || !stands {
             None
-        } else if let Some(owed) = self.owed() {
+        } else if let Some(pending_change) = self.pending_change() {
             let held_until = self.held_until.unwrap_or_default();
-            Some(held_until.max(self.not_announced_before(&owed)))
+            Some(held_until.max(self.not_announced_before(&pending_change)))
         } else if self.is_registered() {
             None
         } else {
@@ -258,28 +258,30 @@ impl Driver {
         if self.withdrawal.is_some() {
             return Phase::Withdrawn;
         }
-        if self.rule() == Rule::Wanted && self.obstacle().is_some_and(Obstacle::is_conflict) {
+        if self.rule() == LinkPolicy::Wanted && self.obstacle().is_some_and(Obstacle::is_conflict) {
             return Phase::Conflict;
         }
         match (&self.standing, &self.contact) {
-            (Standing::Registered(_), _) => Phase::Registered,
-            (_, Contact::Untried | Contact::Silent { .. }) => Phase::WaitingForDriver,
-            (Standing::Rejected { .. }, Contact::Answering { .. }) => Phase::Rejected,
-            (Standing::Unregistered(_), Contact::Answering { .. }) => Phase::WaitingForKubelet,
+            (RegistrationState::Registered(_), _) => Phase::Registered,
+            (_, DriverState::Untried | DriverState::Silent { .. }) => Phase::WaitingForDriver,
+            (RegistrationState::Rejected { .. }, DriverState::Answering { .. }) => Phase::Rejected,
+            (RegistrationState::Unregistered(_), DriverState::Answering { .. }) => {
+                Phase::WaitingForKubelet
+            }
         }
     }
 
     /// The driver's answer, while it answers: what GetInfo may tell.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.contact {
-            Contact::Answering { answer, .. } => Some(answer),
-            Contact::Untried | Contact::Silent { .. } => None,
+            DriverState::Answering { answer, .. } => Some(answer),
+            DriverState::Untried | DriverState::Silent { .. } => None,
         }
     }
 
     /// The driver was asked, and does not answer.
     pub(crate) fn is_silent(&self) -> bool {
-        matches!(self.contact, Contact::Silent { .. })
+        matches!(self.contact, DriverState::Silent { .. })
     }
 
     /// The driver as it last was, for those who want to see it.
@@ -290,30 +292,30 @@ impl Driver {
     /// The driver as the kubelet has registered it.
     pub(crate) fn registered_answer(&self) -> Option<&Answer> {
         match &self.standing {
-            Standing::Registered(registration) => Some(&registration.answer),
-            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
+            RegistrationState::Registered(registration) => Some(&registration.answer),
+            RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
         }
     }
 
     /// Another driver of ours serves under the name, and keeps it.
     pub(crate) fn name_is_taken(&self) -> bool {
-        matches!(self.socket.obstacle(), Some(Obstacle::Sibling(_)))
+        matches!(self.socket.obstacle(), Some(Obstacle::NameTaken(_)))
     }
 
-    /// Why the kubelet said no.
+    /// Unregistered the kubelet said no.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         match &self.standing {
-            Standing::Rejected { error, .. } => Some(Refusal::of(error)),
-            Standing::Unregistered(_) | Standing::Registered(_) => None,
+            RegistrationState::Rejected { error, .. } => Some(Refusal::of(error)),
+            RegistrationState::Unregistered(_) | RegistrationState::Registered(_) => None,
         }
     }
 
     /// The kubelet watches a directory that was deleted.
     pub(crate) fn waits_for_a_restart_of_the_kubelet(&self) -> bool {
-        self.standing == Standing::Unregistered(Why::DirectoryReplaced)
+        self.standing == RegistrationState::Unregistered(Unregistered::DirectoryReplaced)
     }
 
-    pub(crate) fn terms(&self) -> &Terms {
+    pub(crate) fn terms(&self) -> &AdvertisedInfo {
         &self.terms
     }
 
@@ -327,12 +329,12 @@ impl Driver {
     }
 
     /// The link, when it stands.
-    pub(crate) fn links(&self) -> Option<(&DriverName, Slot, &Identity)> {
+    pub(crate) fn links(&self) -> Option<(&DriverName, LinkAlias, &Identity)> {
         let (name, identity) = self.name.as_ref().zip(self.link.identity())?;
         Some((name, self.slot, identity))
     }
 
-    pub(crate) fn slot(&self) -> Slot {
+    pub(crate) fn slot(&self) -> LinkAlias {
         self.slot
     }
 
@@ -340,20 +342,20 @@ impl Driver {
     pub(crate) fn was_withdrawn(&mut self) {
         self.link.cleared();
         self.socket.cleared();
-        self.standing = Standing::Unregistered(Why::NotYet);
+        self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
     }
 
     /// A kubelet holds the driver, whatever else there is to say of it.
     pub(crate) fn is_registered(&self) -> bool {
-        matches!(self.standing, Standing::Registered(_))
+        matches!(self.standing, RegistrationState::Registered(_))
     }
 
     /// The kubelet that holds the registration or the refusal.
     pub(crate) fn kubelet(&self) -> Option<Process> {
         match &self.standing {
-            Standing::Registered(Registration { kubelet, .. })
-            | Standing::Rejected { kubelet, .. } => *kubelet,
-            Standing::Unregistered(_) => None,
+            RegistrationState::Registered(Registration { kubelet, .. })
+            | RegistrationState::Rejected { kubelet, .. } => *kubelet,
+            RegistrationState::Unregistered(_) => None,
         }
     }
 
@@ -366,7 +368,7 @@ impl Driver {
             return vec![Effect::Serve(name)];
         }
         match self.rule() {
-            Rule::Wanted => {
+            LinkPolicy::Wanted => {
                 let early = self.not_before.is_some_and(|at| now < at);
                 if self.socket.identity().is_some() && self.link.is_due(now) && !early {
                     vec![Effect::Publish(name, self.slot)]
@@ -374,62 +376,64 @@ impl Driver {
                     Vec::new()
                 }
             }
-            Rule::Unwanted => {
-                if !matches!(self.standing, Standing::Unregistered(_)) {
-                    self.standing = Standing::Unregistered(Why::NotYet);
+            LinkPolicy::Unwanted => {
+                if !matches!(self.standing, RegistrationState::Unregistered(_)) {
+                    self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
                 }
                 self.unlink()
             }
-            Rule::AsItIs => Vec::new(),
+            LinkPolicy::LeaveAlone => Vec::new(),
         }
     }
 
     /// The link exists exactly while the driver answers, or is registered with a kubelet that
     /// still runs; not while it is withdrawn.
-    fn rule(&self) -> Rule {
+    fn rule(&self) -> LinkPolicy {
         if self.withdrawal.is_some() {
-            return Rule::Unwanted;
+            return LinkPolicy::Unwanted;
         }
         match (&self.standing, &self.contact) {
-            (Standing::Registered(_), _) | (_, Contact::Answering { .. }) => Rule::Wanted,
-            (_, Contact::Silent { .. }) => Rule::Unwanted,
-            (_, Contact::Untried) => Rule::AsItIs,
+            (RegistrationState::Registered(_), _) | (_, DriverState::Answering { .. }) => {
+                LinkPolicy::Wanted
+            }
+            (_, DriverState::Silent { .. }) => LinkPolicy::Unwanted,
+            (_, DriverState::Untried) => LinkPolicy::LeaveAlone,
         }
     }
 
     /// What the kubelet must hear although the driver is registered. A driver that does not answer
     /// would only be taken off the node.
-    fn owed(&self) -> Option<Owed> {
-        let Contact::Answering { answer, limit } = &self.contact else {
+    fn pending_change(&self) -> Option<PendingChange> {
+        let DriverState::Answering { answer, limit } = &self.contact else {
             return None;
         };
         if let Some(words) = self.asked_for {
-            return Some(Owed::Wish(words));
+            return Some(PendingChange::Wish(words));
         }
-        let Standing::Registered(registration) = &self.standing else {
+        let RegistrationState::Registered(registration) = &self.standing else {
             return None;
         };
         let terms = registration.terms.change_to(&self.terms);
         // Nobody serves the socket that the kubelet knows, so that nothing is lost by the news.
         if registration.terms.endpoint != self.terms.endpoint {
-            return terms.map(Owed::Endpoint);
+            return terms.map(PendingChange::Endpoint);
         }
         match registration.answer.change_to(answer) {
-            Change::Announce(news) => Some(Owed::Change(news)),
-            Change::Limit(news) if registration.answer.max_volumes != *limit => {
-                Some(Owed::Change(news))
+            AnswerChange::Announce(news) => Some(PendingChange::Change(news)),
+            AnswerChange::Limit(news) if registration.answer.max_volumes != *limit => {
+                Some(PendingChange::Change(news))
             }
-            Change::Collision(_) => None,
-            Change::Limit(_) | Change::None => terms.map(Owed::Change),
+            AnswerChange::Collision(_) => None,
+            AnswerChange::Limit(_) | AnswerChange::None => terms.map(PendingChange::Change),
         }
     }
 
-    /// When what is owed may go out.
-    fn not_announced_before(&self, owed: &Owed) -> Moment {
-        match owed {
-            Owed::Wish(_) => Moment::default(),
-            Owed::Endpoint(_) => self.changes.next(true),
-            Owed::Change(_) => self.changes.next(false),
+    /// When what is pending_change may go out.
+    fn not_announced_before(&self, pending_change: &PendingChange) -> Moment {
+        match pending_change {
+            PendingChange::Wish(_) => Moment::default(),
+            PendingChange::Endpoint(_) => self.changes.next(true),
+            PendingChange::Change(_) => self.changes.next(false),
         }
     }
 
@@ -440,7 +444,7 @@ impl Driver {
 
     fn absence_ends(&self) -> Option<Moment> {
         match (&self.contact, self.withdraw_after) {
-            (Contact::Silent { since, .. }, Some(after))
+            (DriverState::Silent { since, .. }, Some(after))
                 if self.withdrawal.is_none() && self.link.identity().is_some() =>
             {
                 Some(*since + after)

@@ -1,7 +1,7 @@
-//! Why a driver is where it is, in words for the one who has to act.
+//! Unregistered a driver is where it is, in words for the one who has to act.
 
-use super::{Contact, Driver, Owed, Standing, Why, Withdrawal};
-use crate::driver::answer::Change;
+use super::{Driver, DriverState, PendingChange, RegistrationState, Unregistered, Withdrawal};
+use crate::driver::answer::AnswerChange;
 use crate::driver::phase::Phase;
 
 impl Driver {
@@ -13,8 +13,10 @@ impl Driver {
             Phase::Registered => self.how_registered(),
             Phase::Conflict => self.obstacle().map(ToString::to_string).unwrap_or_default(),
             Phase::Rejected => match &self.standing {
-                Standing::Rejected { error, .. } => format!("the kubelet said: {error}"),
-                Standing::Unregistered(_) | Standing::Registered(_) => String::new(),
+                RegistrationState::Rejected { error, .. } => format!("the kubelet said: {error}"),
+                RegistrationState::Unregistered(_) | RegistrationState::Registered(_) => {
+                    String::new()
+                }
             },
             Phase::WaitingForKubelet => match self.obstacle() {
                 Some(obstacle) => obstacle.to_string(),
@@ -32,7 +34,7 @@ impl Driver {
             (Phase::Conflict | Phase::WaitingForKubelet | Phase::Registered, _) => {
                 self.obstacle().map(ToString::to_string)
             }
-            (Phase::Rejected, Standing::Rejected { error, .. }) => Some(error.clone()),
+            (Phase::Rejected, RegistrationState::Rejected { error, .. }) => Some(error.clone()),
             _ => None,
         }
     }
@@ -53,8 +55,8 @@ impl Driver {
 
     fn why_silent(&self) -> String {
         match &self.contact {
-            Contact::Silent { why, .. } => why.clone(),
-            Contact::Untried | Contact::Answering { .. } => self.being_asked(),
+            DriverState::Silent { why, .. } => why.clone(),
+            DriverState::Untried | DriverState::Answering { .. } => self.being_asked(),
         }
     }
 
@@ -72,15 +74,15 @@ impl Driver {
             None => "by a kubelet whose pid cannot be seen".to_owned(),
         };
         let how = match &self.contact {
-            Contact::Answering { .. } => match self.untold() {
+            DriverState::Answering { .. } => match self.untold() {
                 Some(change) => format!("{by}; {change}"),
                 None => by,
             },
-            Contact::Untried => format!("{by}; {}", self.being_asked()),
-            Contact::Silent {
+            DriverState::Untried => format!("{by}; {}", self.being_asked()),
+            DriverState::Silent {
                 why, refused: true, ..
             } => format!("{by}; kept although {why}"),
-            Contact::Silent { why, .. } => {
+            DriverState::Silent { why, .. } => {
                 format!("{by}; kept although the driver does not answer: {why}")
             }
         };
@@ -93,11 +95,13 @@ impl Driver {
 
     /// What the cluster has not been told although the driver says so.
     fn untold(&self) -> Option<String> {
-        if let Some(owed) = self.owed() {
-            let (when, words) = match &owed {
-                Owed::Wish(_) => return None,
-                Owed::Endpoint(_) => ("10 seconds", owed.words()),
-                Owed::Change(_) => ("a minute, doubling to 30 minutes,", owed.words()),
+        if let Some(pending_change) = self.pending_change() {
+            let (when, words) = match &pending_change {
+                PendingChange::Wish(_) => return None,
+                PendingChange::Endpoint(_) => ("10 seconds", pending_change.words()),
+                PendingChange::Change(_) => {
+                    ("a minute, doubling to 30 minutes,", pending_change.words())
+                }
             };
             return self.changes.is_holding().then(|| {
                 format!(
@@ -106,32 +110,34 @@ impl Driver {
                 )
             });
         }
-        let (Standing::Registered(registration), Some(answer)) = (&self.standing, self.answer())
+        let (RegistrationState::Registered(registration), Some(answer)) =
+            (&self.standing, self.answer())
         else {
             return None;
         };
         match registration.answer.change_to(answer) {
-            Change::Limit(_) => Some(format!(
+            AnswerChange::Limit(_) => Some(format!(
                 "the driver now has {}, and was registered with {}: a kubelet from 1.36 on can take \
                  that by itself, an older one with reannounce",
                 limit(answer.max_volumes),
                 limit(registration.answer.max_volumes)
             )),
-            Change::None | Change::Announce(_) | Change::Collision(_) => None,
+            AnswerChange::None | AnswerChange::Announce(_) | AnswerChange::Collision(_) => None,
         }
     }
 
     /// The one change that may not be announced, with its mend.
     fn collision(&self) -> Option<String> {
-        let (Standing::Registered(registration), Some(answer)) = (&self.standing, self.answer())
+        let (RegistrationState::Registered(registration), Some(answer)) =
+            (&self.standing, self.answer())
         else {
             return None;
         };
         match registration.answer.change_to(answer) {
-            Change::Collision(values) => Some(format!(
+            AnswerChange::Collision(values) => Some(format!(
                 "kept as registered: {values}; the kubelet refuses another value while the node has the label: remove the label from the node, then reannounce"
             )),
-            Change::None | Change::Limit(_) | Change::Announce(_) => None,
+            AnswerChange::None | AnswerChange::Limit(_) | AnswerChange::Announce(_) => None,
         }
     }
 
@@ -139,22 +145,24 @@ impl Driver {
         if self.link.identity().is_none() {
             return "the link is about to be published".to_owned();
         }
-        let Standing::Unregistered(why) = &self.standing else {
+        let RegistrationState::Unregistered(why) = &self.standing else {
             return String::new();
         };
         match why {
-            Why::NotYet => {
+            Unregistered::NotYet => {
                 "the link is there; the kubelet has not registered the driver yet".to_owned()
             }
-            Why::KubeletEnded => {
+            Unregistered::KubeletEnded => {
                 "the kubelet has ended or restarted; waiting for it to register the driver"
                     .to_owned()
             }
-            Why::LinkChanged => {
+            Unregistered::LinkChanged => {
                 "the link was removed or replaced, and is back; waiting for the kubelet".to_owned()
             }
-            Why::Announced(news) => format!("{news}; announced again, waiting for the kubelet"),
-            Why::DirectoryReplaced => {
+            Unregistered::Announced(news) => {
+                format!("{news}; announced again, waiting for the kubelet")
+            }
+            Unregistered::DirectoryReplaced => {
                 "the kubelet watches a plugins_registry that was deleted, and will not look at \
                  the new one: restart the kubelet"
                     .to_owned()

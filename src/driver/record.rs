@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Driver, Registration, Standing, Terms, Withdrawal};
+use super::{AdvertisedInfo, Driver, Registration, RegistrationState, Withdrawal};
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::driver::answer::Answer;
 use crate::os::clock::Moment;
@@ -18,7 +18,7 @@ pub(crate) struct Record {
     pub(crate) registration: Option<Registered>,
     /// Which link of the driver, also while it does not stand.
     #[serde(default)]
-    pub(crate) slot: Slot,
+    pub(crate) slot: LinkAlias,
     pub(crate) link: Option<Identity>,
     /// Who has called through the link's path.
     #[serde(default)]
@@ -32,7 +32,7 @@ impl Record {
         self.withdrawn_by_hand.then_some(Record {
             name: self.name,
             registration: None,
-            slot: Slot::default(),
+            slot: LinkAlias::default(),
             link: None,
             called_by: None,
             withdrawn_by_hand: true,
@@ -49,14 +49,14 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registered {
     pub(crate) answer: Answer,
-    pub(crate) terms: Terms,
+    pub(crate) terms: AdvertisedInfo,
     pub(crate) kubelet: Option<Process>,
 }
 
 impl Driver {
     pub(crate) fn record(&self) -> Record {
         let registration = match &self.standing {
-            Standing::Registered(Registration {
+            RegistrationState::Registered(Registration {
                 kubelet,
                 answer,
                 terms,
@@ -65,7 +65,7 @@ impl Driver {
                 terms: terms.clone(),
                 kubelet: *kubelet,
             }),
-            Standing::Unregistered(_) | Standing::Rejected { .. } => None,
+            RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
         };
         Record {
             name: self.name.clone(),
@@ -105,7 +105,7 @@ impl Driver {
         self.link.stood(found);
         match &record.registration {
             Some(registered) if registered.kubelet.is_none_or(runs) => {
-                self.standing = Standing::Registered(Registration {
+                self.standing = RegistrationState::Registered(Registration {
                     kubelet: registered.kubelet,
                     answer: registered.answer.clone(),
                     terms: registered.terms.clone(),

@@ -9,7 +9,7 @@ use crate::os::process::Process;
 
 /// What the configuration adds to the driver's own answer when the kubelet asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Terms {
+pub(crate) struct AdvertisedInfo {
     /// csi.sock as the kubelet sees it.
     pub(crate) endpoint: PathBuf,
     pub(crate) versions: Vec<String>,
@@ -17,8 +17,8 @@ pub(crate) struct Terms {
 
 /// The kubelet's side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Standing {
-    Unregistered(Why),
+pub(super) enum RegistrationState {
+    Unregistered(Unregistered),
     Rejected {
         kubelet: Option<Process>,
         error: String,
@@ -33,12 +33,12 @@ pub(super) struct Registration {
     pub(super) kubelet: Option<Process>,
     /// The driver as the cluster knows it.
     pub(super) answer: Answer,
-    pub(super) terms: Terms,
+    pub(super) terms: AdvertisedInfo,
 }
 
-/// Why the driver is not registered (any more).
+/// Unregistered the driver is not registered (any more).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Why {
+pub(super) enum Unregistered {
     NotYet,
     KubeletEnded,
     LinkChanged,
@@ -48,8 +48,8 @@ pub(super) enum Why {
     DirectoryReplaced,
 }
 
-impl Terms {
-    pub(super) fn change_to(&self, now: &Terms) -> Option<String> {
+impl AdvertisedInfo {
+    pub(super) fn change_to(&self, now: &AdvertisedInfo) -> Option<String> {
         if self.endpoint != now.endpoint {
             return Some(format!(
                 "endpoint changed from {} to {}",

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::announcer::Verdict;
 use super::refusal::Refusal;
 use super::{
-    CALL_CHECK, Calling, Contact, Driver, Effect, Owed, Registration, Rule, Seen, Standing, Terms,
-    Why, Withdrawal,
+    AdvertisedInfo, CALL_CHECK, Calling, Driver, DriverState, Effect, LinkPolicy, PendingChange,
+    Registration, RegistrationState, Seen, Unregistered, Withdrawal,
 };
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::disk::obstacle::Obstacle;
-use crate::driver::answer::{Answer, Change};
+use crate::driver::answer::{Answer, AnswerChange};
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -27,9 +27,9 @@ impl Driver {
 
     pub(super) fn driver_changed(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
         let limit = match (&self.contact, &self.standing) {
-            (Contact::Answering { limit, .. }, _) => *limit,
+            (DriverState::Answering { limit, .. }, _) => *limit,
             // It has run on while we were away, and the cluster knows it as it came.
-            (_, Standing::Registered(registration)) => registration.answer.max_volumes,
+            (_, RegistrationState::Registered(registration)) => registration.answer.max_volumes,
             _ => answer.max_volumes,
         };
         self.heard(answer, limit, now)
@@ -38,7 +38,7 @@ impl Driver {
     fn heard(&mut self, answer: Answer, limit: i64, now: Moment) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.name.as_ref().is_some_and(|name| *name != answer.name) {
-            effects = self.let_go_of_the_name(now);
+            effects = self.release_name(now);
         }
         self.name = Some(answer.name.clone());
         if self.withdrawal == Some(Withdrawal::Absence) {
@@ -46,12 +46,12 @@ impl Driver {
         }
         let news = self
             .answer()
-            .is_none_or(|known| known.change_to(&answer) != Change::None);
+            .is_none_or(|known| known.change_to(&answer) != AnswerChange::None);
         if news && !self.is_registered() {
             self.announcer.renewed(now);
         }
         self.slow = None;
-        self.contact = Contact::Answering { answer, limit };
+        self.contact = DriverState::Answering { answer, limit };
         // A sibling keeps its name from a driver that is silent, and may not from one that answers.
         if self.name_is_taken() {
             self.socket.look_again();
@@ -61,7 +61,7 @@ impl Driver {
 
     /// It is not silent: whoever waits for its name waits on, and what stands is left alone.
     pub(super) fn driver_slow(&mut self, why: String) -> Vec<Effect> {
-        self.contact = Contact::Untried;
+        self.contact = DriverState::Untried;
         self.slow = Some(why);
         Vec::new()
     }
@@ -69,11 +69,11 @@ impl Driver {
     /// It does not answer, or is `refused` and not even asked.
     pub(super) fn driver_silent(&mut self, why: String, refused: bool, now: Moment) -> Vec<Effect> {
         let since = match &self.contact {
-            Contact::Silent { since, .. } => *since,
-            Contact::Untried | Contact::Answering { .. } => now,
+            DriverState::Silent { since, .. } => *since,
+            DriverState::Untried | DriverState::Answering { .. } => now,
         };
         self.slow = None;
-        self.contact = Contact::Silent {
+        self.contact = DriverState::Silent {
             since,
             why,
             refused,
@@ -83,7 +83,7 @@ impl Driver {
 
     /// A registration would lead the kubelet, with the secrets of its calls, to somebody else.
     pub(super) fn driver_taken(&mut self, why: String, now: Moment) -> Vec<Effect> {
-        self.standing = Standing::Unregistered(Why::NotYet);
+        self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
         self.driver_silent(why, true, now)
     }
 
@@ -145,9 +145,9 @@ impl Driver {
     pub(super) fn link_changed(&mut self, now: Moment) {
         if matches!(
             self.standing,
-            Standing::Registered(_) | Standing::Rejected { .. }
+            RegistrationState::Registered(_) | RegistrationState::Rejected { .. }
         ) {
-            self.standing = Standing::Unregistered(Why::LinkChanged);
+            self.standing = RegistrationState::Unregistered(Unregistered::LinkChanged);
         }
         self.announcer.renewed(now);
     }
@@ -162,7 +162,7 @@ impl Driver {
         &mut self,
         kubelet: Option<Process>,
         through: Option<&Identity>,
-        told: Option<Terms>,
+        told: Option<AdvertisedInfo>,
     ) -> Vec<Effect> {
         self.held_until = None;
         let asked = self.asked.take();
@@ -173,10 +173,10 @@ impl Driver {
         let stands =
             link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
         if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
-            if let Contact::Answering { limit, .. } = &mut self.contact {
+            if let DriverState::Answering { limit, .. } = &mut self.contact {
                 *limit = answer.max_volumes;
             }
-            self.standing = Standing::Registered(Registration {
+            self.standing = RegistrationState::Registered(Registration {
                 kubelet,
                 answer,
                 terms: told.unwrap_or_else(|| self.terms.clone()),
@@ -194,7 +194,7 @@ impl Driver {
     ) -> Vec<Effect> {
         self.held_until = None;
         self.asked = None;
-        if let Standing::Registered(registration) = &self.standing
+        if let RegistrationState::Registered(registration) = &self.standing
             && registration.kubelet == kubelet
             && Refusal::of(&error) == Refusal::AlreadyRegistered
         {
@@ -205,7 +205,7 @@ impl Driver {
             // It speaks of a link that is gone.
             return Vec::new();
         }
-        self.standing = Standing::Rejected { kubelet, error };
+        self.standing = RegistrationState::Rejected { kubelet, error };
         self.announcer.refused(now);
         Vec::new()
     }
@@ -215,29 +215,29 @@ impl Driver {
         if !held && !self.waits_for_a_restart_of_the_kubelet() {
             return Vec::new();
         }
-        self.standing = Standing::Unregistered(Why::KubeletEnded);
+        self.standing = RegistrationState::Unregistered(Unregistered::KubeletEnded);
         self.announcer.ended(process, now);
         // Nobody holds the link now, so going back to the plain name costs nothing; but the next
         // kubelet may have asked through it before we heard of the end of the last.
-        if self.slot == Slot::default() || self.asked.is_some() {
+        if self.slot == LinkAlias::default() || self.asked.is_some() {
             Vec::new()
         } else {
-            self.move_link(Slot::default())
+            self.move_link(LinkAlias::default())
         }
     }
 
     pub(super) fn kubelet_started(&mut self, now: Moment) -> Vec<Effect> {
         match &self.standing {
             // Its end is seen by itself.
-            Standing::Registered(Registration {
+            RegistrationState::Registered(Registration {
                 kubelet: Some(_), ..
             }) => return Vec::new(),
-            Standing::Registered(Registration { kubelet: None, .. })
-            | Standing::Rejected { .. }
-            | Standing::Unregistered(Why::DirectoryReplaced) => {
-                self.standing = Standing::Unregistered(Why::KubeletEnded);
+            RegistrationState::Registered(Registration { kubelet: None, .. })
+            | RegistrationState::Rejected { .. }
+            | RegistrationState::Unregistered(Unregistered::DirectoryReplaced) => {
+                self.standing = RegistrationState::Unregistered(Unregistered::KubeletEnded);
             }
-            Standing::Unregistered(_) => {}
+            RegistrationState::Unregistered(_) => {}
         }
         self.announcer.started(now);
         Vec::new()
@@ -248,7 +248,7 @@ impl Driver {
         if self.is_registered() {
             return Vec::new();
         }
-        self.standing = Standing::Unregistered(Why::DirectoryReplaced);
+        self.standing = RegistrationState::Unregistered(Unregistered::DirectoryReplaced);
         self.announcer.renewed(now);
         Vec::new()
     }
@@ -268,12 +268,12 @@ impl Driver {
         };
         // While somebody else serves our socket's place, a link to it is theirs to announce.
         let stands = self.link.identity().is_some() && self.socket.identity().is_some();
-        if !stands || self.rule() != Rule::Wanted {
+        if !stands || self.rule() != LinkPolicy::Wanted {
             return Vec::new();
         }
-        if let Some(owed) = self.owed() {
-            let is_wish = matches!(owed, Owed::Wish(_));
-            let is_urgent = matches!(owed, Owed::Endpoint(_));
+        if let Some(pending_change) = self.pending_change() {
+            let is_wish = matches!(pending_change, PendingChange::Wish(_));
+            let is_urgent = matches!(pending_change, PendingChange::Endpoint(_));
             if !is_wish && self.changes.holds(is_urgent, now) {
                 return Vec::new();
             }
@@ -286,8 +286,8 @@ impl Driver {
             if !is_wish {
                 self.changes.announced(now);
             }
-            let news = owed.words();
-            self.standing = Standing::Unregistered(Why::Announced(news));
+            let news = pending_change.words();
+            self.standing = RegistrationState::Unregistered(Unregistered::Announced(news));
             self.announcer.renewed(now);
             return vec![Effect::Announce(name, self.slot)];
         }
@@ -299,7 +299,7 @@ impl Driver {
             Verdict::Announce => vec![Effect::Announce(name, self.slot)],
             Verdict::Rename => {
                 self.not_before = Some(now + GAP);
-                self.move_link(Slot(self.slot.0 + 1))
+                self.move_link(LinkAlias(self.slot.0 + 1))
             }
         }
     }
@@ -326,7 +326,7 @@ impl Driver {
         Vec::new()
     }
 
-    pub(super) fn let_go_of_the_name(&mut self, now: Moment) -> Vec<Effect> {
+    pub(super) fn release_name(&mut self, now: Moment) -> Vec<Effect> {
         let mut effects = self.unlink();
         if !effects.is_empty() {
             self.not_before = Some(now + GAP);
@@ -335,13 +335,13 @@ impl Driver {
         // Whatever was in the way of the old name is not in the way of the new one.
         self.link.cleared();
         self.socket.cleared();
-        self.slot = Slot::default();
-        self.standing = Standing::Unregistered(Why::NotYet);
+        self.slot = LinkAlias::default();
+        self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
         self.announcer.renewed(now);
         effects
     }
 
-    pub(super) fn move_link(&mut self, slot: Slot) -> Vec<Effect> {
+    pub(super) fn move_link(&mut self, slot: LinkAlias) -> Vec<Effect> {
         let effects = self.unlink();
         self.slot = slot;
         effects

@@ -19,16 +19,16 @@ const MOST_FRAMES: u32 = 100;
 const WHILE: Duration = Duration::from_secs(1);
 
 /// An open connection.
-pub(crate) struct Lifeline {
+pub(crate) struct IdleConnection {
     stream: UnixStream,
 }
 
-impl Lifeline {
+impl IdleConnection {
     /// Greets whoever is at the other end. The caller sets the deadline.
-    pub(crate) async fn over(mut stream: UnixStream) -> io::Result<Lifeline> {
+    pub(crate) async fn over(mut stream: UnixStream) -> io::Result<IdleConnection> {
         let settings = frame(SETTINGS, 0, 0);
         stream.write_all(&[PREFACE, &settings].concat()).await?;
-        Ok(Lifeline { stream })
+        Ok(IdleConnection { stream })
     }
 
     /// Resolves when the connection has ended, or the server says that it is about to.
@@ -110,12 +110,12 @@ mod tests {
     const SOON: Duration = Duration::from_secs(10);
 
     /// A lifeline, and the server's end of it after the greeting.
-    async fn pair() -> (Lifeline, UnixStream) {
+    async fn pair() -> (IdleConnection, UnixStream) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
         let stream = UnixStream::connect(&path).await.unwrap();
-        let lifeline = Lifeline::over(stream).await.unwrap();
+        let lifeline = IdleConnection::over(stream).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         let mut greeting = [0; 33];
         server.read_exact(&mut greeting).await.unwrap();
@@ -123,7 +123,7 @@ mod tests {
         (lifeline, server)
     }
 
-    async fn ends(lifeline: Lifeline) -> bool {
+    async fn ends(lifeline: IdleConnection) -> bool {
         timeout(SOON, lifeline.ended()).await.is_ok()
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Limits {
 }
 
 /// Makes the service for one connection, around its I/O.
-pub(crate) trait Reception: Send + Sync + 'static {
+pub(crate) trait MakeService: Send + Sync + 'static {
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     type Service: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
         + Clone
@@ -79,12 +79,12 @@ pub(crate) trait Reception: Send + Sync + 'static {
         + 'static;
 
     /// Called once for each connection of a trusted peer.
-    fn receive(&self, stream: UnixStream, peer: Peer, busy: Busy) -> (Self::Io, Self::Service);
+    fn receive(&self, stream: UnixStream, peer: Peer, busy: Activity) -> (Self::Io, Self::Service);
 }
 
 /// Told by the service that its connection is in use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Busy(Arc<Usage>);
+pub(crate) struct Activity(Arc<Usage>);
 
 #[derive(Debug, Default)]
 struct Usage {
@@ -92,7 +92,7 @@ struct Usage {
     asked: AtomicBool,
 }
 
-impl Busy {
+impl Activity {
     pub(crate) fn touch(&self) {
         self.0.asked.store(true, Ordering::Relaxed);
         self.0.touched.notify_one();
@@ -105,7 +105,7 @@ impl Busy {
 
 /// The connections that are open.
 #[derive(Default)]
-struct Crowd {
+struct Connections {
     tasks: JoinSet<()>,
     /// Those that had not asked anything when the last one came or went, the oldest first.
     silent: VecDeque<Silent>,
@@ -113,12 +113,12 @@ struct Crowd {
 
 struct Silent {
     since: Instant,
-    busy: Busy,
+    busy: Activity,
     task: AbortHandle,
 }
 
-impl Crowd {
-    fn join(&mut self, conversation: impl Future<Output = ()> + Send + 'static, busy: Busy) {
+impl Connections {
+    fn join(&mut self, conversation: impl Future<Output = ()> + Send + 'static, busy: Activity) {
         self.forget_those_who_spoke();
         let task = self.tasks.spawn(conversation);
         self.silent.push_back(Silent {
@@ -143,7 +143,7 @@ impl Crowd {
         self.silent.front().map(|oldest| oldest.since + GRACE)
     }
 
-    fn close_the_oldest_silent(&mut self) {
+    fn evict_oldest_idle(&mut self) {
         if let Some(oldest) = self.silent.pop_front()
             && !oldest.busy.has_asked()
         {
@@ -154,20 +154,20 @@ impl Crowd {
 }
 
 /// Accepts until it is retired, and then sees the open connections to their end.
-pub(crate) async fn serve<R: Reception>(
+pub(crate) async fn serve<R: MakeService>(
     listener: UnixListener,
     limits: Limits,
     reception: R,
     mut retired: oneshot::Receiver<()>,
 ) {
-    let mut crowd = Crowd::default();
+    let mut crowd = Connections::default();
     let mut failing = false;
     loop {
         let is_full = crowd.tasks.len() >= limits.connections;
         let patience_ends = if is_full { crowd.patience_ends() } else { None };
         tokio::select! {
             _ = &mut retired => break,
-            () = until(patience_ends), if is_full => crowd.close_the_oldest_silent(),
+            () = until(patience_ends), if is_full => crowd.evict_oldest_idle(),
             accepted = listener.accept(), if !is_full => match accepted {
                 Ok((stream, _)) => {
                     failing = false;
@@ -181,7 +181,7 @@ pub(crate) async fn serve<R: Reception>(
                     tokio::time::sleep(GRACE).await;
                     // Those who hold descriptors for nothing give them back.
                     crowd.forget_those_who_spoke();
-                    (0..RETURNED).for_each(|_| crowd.close_the_oldest_silent());
+                    (0..RETURNED).for_each(|_| crowd.evict_oldest_idle());
                 }
             },
             Some(ended) = crowd.tasks.join_next(), if !crowd.tasks.is_empty() => {
@@ -211,10 +211,15 @@ fn note(ended: Result<(), JoinError>) {
     }
 }
 
-fn receive<R: Reception>(stream: UnixStream, limits: Limits, reception: &R, crowd: &mut Crowd) {
+fn receive<R: MakeService>(
+    stream: UnixStream,
+    limits: Limits,
+    reception: &R,
+    crowd: &mut Connections,
+) {
     match Peer::of(&stream) {
         Ok(peer) if peer.is_trusted() => {
-            let busy = Busy::default();
+            let busy = Activity::default();
             let (io, service) = reception.receive(stream, peer, busy.clone());
             crowd.join(converse(io, service, busy.clone(), limits), busy);
         }
@@ -227,7 +232,7 @@ fn receive<R: Reception>(stream: UnixStream, limits: Limits, reception: &R, crow
     }
 }
 
-async fn converse<I, S>(io: I, service: S, busy: Busy, limits: Limits)
+async fn converse<I, S>(io: I, service: S, busy: Activity, limits: Limits)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
@@ -310,7 +315,7 @@ mod tests {
             idle: Duration::from_secs(300),
         };
         let started = Instant::now();
-        let busy = Busy::default();
+        let busy = Activity::default();
         idled(&busy.0.touched, limits).await;
         assert_eq!(started.elapsed().as_secs(), 5);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::disk::identity::Identity;
 use crate::os::clock::Moment;
-use crate::os::process::{Directory, Process, Signs, Watched};
+use crate::os::process::{Directory, Process, StartSockets, Watched};
 use crate::os::task::Task;
 
 /// A kubelet looks at its directory once a second: when it has said nothing for longer, it has
@@ -16,10 +16,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What is known of kubelets on this node.
-pub(crate) struct Kubelets {
-    signs: Signs,
+pub(crate) struct KnownKubelets {
+    signs: StartSockets,
     /// When they were last looked at.
-    seen: Seen,
+    seen: SocketsSeen,
     /// Processes that told us how a registration went, each watched for its end.
     running: HashMap<Process, Task>,
     /// Those of them that tell on another connection than they asked on.
@@ -40,26 +40,26 @@ pub(crate) struct Kubelets {
 }
 
 /// What was at each of the signs' sockets.
-type Seen = Vec<(PathBuf, Option<Identity>)>;
+type SocketsSeen = Vec<(PathBuf, Option<Identity>)>;
 
 /// A socket was made where none was, or another one. A change of its owner, mode or label is none.
 fn is_new(before: Option<&Identity>, now: Option<&Identity>) -> bool {
     now.is_some_and(|now| !before.is_some_and(|before| before.is_same_object(now)))
 }
 
-fn look(root: &Path) -> (Signs, Seen) {
-    let signs = Signs::of(root);
+fn look(root: &Path) -> (StartSockets, SocketsSeen) {
+    let signs = StartSockets::of(root);
     let sockets = signs.sockets().into_iter();
     let seen = sockets.map(|path| (path.clone(), Identity::of(&path).ok()));
     let seen = seen.collect();
     (signs, seen)
 }
 
-impl Kubelets {
-    pub(crate) fn new(root: &Path, directory: &Path) -> Kubelets {
+impl KnownKubelets {
+    pub(crate) fn new(root: &Path, directory: &Path) -> KnownKubelets {
         let (signs, seen) = look(root);
         let directory_seen = Directory::of(directory);
-        Kubelets {
+        KnownKubelets {
             signs,
             seen,
             running: HashMap::new(),
@@ -246,7 +246,7 @@ mod tests {
         let socket = root.path().join("pod-resources/kubelet.sock");
         fs::create_dir(socket.parent().unwrap()).unwrap();
         fs::write(&socket, "").unwrap();
-        let mut kubelets = Kubelets::new(root.path(), root.path());
+        let mut kubelets = KnownKubelets::new(root.path(), root.path());
         let marks = kubelets.marks();
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(!kubelets.has_started());
@@ -264,7 +264,7 @@ mod tests {
         let directory = root.path().join("plugins_registry");
         let make = || fs::create_dir(&directory).unwrap();
         make();
-        let mut kubelets = Kubelets::new(root.path(), &directory);
+        let mut kubelets = KnownKubelets::new(root.path(), &directory);
         assert!(!kubelets.directory_was_replaced() && !kubelets.is_blind());
         let me = Process::of(std::process::id()).unwrap();
         let watched = Watched {
@@ -280,7 +280,7 @@ mod tests {
         assert!(!kubelets.is_blind());
 
         let marks = BTreeMap::new();
-        let mut next = Kubelets::new(root.path(), &directory);
+        let mut next = KnownKubelets::new(root.path(), &directory);
         assert_eq!(next.recall(watched, &marks), Some(me));
         assert!(next.is_blind());
         let ended = Process {
@@ -288,7 +288,7 @@ mod tests {
             ..me
         };
         for by in [Some(ended), None] {
-            let mut next = Kubelets::new(root.path(), &directory);
+            let mut next = KnownKubelets::new(root.path(), &directory);
             assert_eq!(next.recall(Watched { by, ..watched }, &marks), None);
             assert!(!next.is_blind());
         }
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_kubelet_is_busy_while_it_tells_without_a_pause_and_not_for_ever() {
-        let mut kubelets = Kubelets::new(Path::new("/nowhere"), Path::new("/nowhere"));
+        let mut kubelets = KnownKubelets::new(Path::new("/nowhere"), Path::new("/nowhere"));
         let at = |seconds: u64| Moment(seconds * 1000);
         assert!(!kubelets.is_busy(at(0)));
         kubelets.told(at(10));

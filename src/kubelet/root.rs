@@ -19,7 +19,7 @@ use nix::unistd::geteuid;
 use self::claim::Claim;
 use self::host::Host;
 use crate::disk::directory;
-use crate::os::process::Signs;
+use crate::os::process::StartSockets;
 
 /// Where kubelets live when nothing says otherwise.
 const DEFAULT: &str = "/var/lib/kubelet";
@@ -41,12 +41,12 @@ const MARKS: [&str; 2] = ["plugins_registry", "pod-resources"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KubeletRoot {
     pub(crate) path: PathBuf,
-    pub(crate) why: Why,
+    pub(crate) why: RootSource,
 }
 
 /// What the choice rests on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum RootSource {
     /// The last that told us how a registration went, and still runs.
     Called { pid: u32 },
     /// A flag of a process that runs.
@@ -67,39 +67,42 @@ pub(crate) enum Why {
     Default,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RootSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Called { pid } => write!(f, "the last that called had it, and still runs, pid {pid}"),
-            Why::Flag { pid, program } => write!(f, "{program}, pid {pid}, has it on its command line"),
-            Why::ConfigFile { pid, file } => {
+            RootSource::Called { pid } => write!(f, "the last that called had it, and still runs, pid {pid}"),
+            RootSource::Flag { pid, program } => write!(f, "{program}, pid {pid}, has it on its command line"),
+            RootSource::ConfigFile { pid, file } => {
                 write!(f, "{}, which the kubelet, pid {pid}, has as --config, names it", file.display())
             }
-            Why::Listens { pid: Some(pid) } => write!(f, "pid {pid} listens on pod-resources/kubelet.sock in it"),
-            Why::Listens { pid: None } => f.write_str("a kubelet listens on pod-resources/kubelet.sock in it"),
-            Why::Program { pid, program } => {
+            RootSource::Listens { pid: Some(pid) } => write!(f, "pid {pid} listens on pod-resources/kubelet.sock in it"),
+            RootSource::Listens { pid: None } => f.write_str("a kubelet listens on pod-resources/kubelet.sock in it"),
+            RootSource::Program { pid, program } => {
                 write!(f, "{program}, pid {pid}, names no other on its command line")
             }
-            Why::Disputed(between) => write!(f, "kubelets disagree, so that none of them was followed: {between}"),
-            Why::Before => f.write_str("no kubelet runs, and the last that called had it"),
-            Why::Marked(mark) => write!(f, "no kubelet runs, and {mark} is in it"),
-            Why::Default => f.write_str(
+            RootSource::Disputed(between) => write!(f, "kubelets disagree, so that none of them was followed: {between}"),
+            RootSource::Before => f.write_str("no kubelet runs, and the last that called had it"),
+            RootSource::Marked(mark) => write!(f, "no kubelet runs, and {mark} is in it"),
+            RootSource::Default => f.write_str(
                 "no kubelet runs, and no well-known directory has been a kubelet's; this is the usual one",
             ),
         }
     }
 }
 
-impl Why {
+impl RootSource {
     /// The process that has this root.
     pub(crate) fn pid(&self) -> Option<u32> {
         match self {
-            Why::Called { pid }
-            | Why::Flag { pid, .. }
-            | Why::ConfigFile { pid, .. }
-            | Why::Program { pid, .. } => Some(*pid),
-            Why::Listens { pid } => *pid,
-            Why::Disputed(_) | Why::Before | Why::Marked(_) | Why::Default => None,
+            RootSource::Called { pid }
+            | RootSource::Flag { pid, .. }
+            | RootSource::ConfigFile { pid, .. }
+            | RootSource::Program { pid, .. } => Some(*pid),
+            RootSource::Listens { pid } => *pid,
+            RootSource::Disputed(_)
+            | RootSource::Before
+            | RootSource::Marked(_)
+            | RootSource::Default => None,
         }
     }
 
@@ -107,13 +110,16 @@ impl Why {
     /// has one in it, and what is said before what is not.
     fn rank(&self) -> u32 {
         match self {
-            Why::Called { .. } => 0,
-            Why::Flag { .. } => 1,
-            Why::ConfigFile { .. } => 2,
-            Why::Listens { .. } => 3,
-            Why::Program { program, .. } if program == "kubelet" => 4,
-            Why::Program { .. } => 5,
-            Why::Disputed(_) | Why::Before | Why::Marked(_) | Why::Default => 6,
+            RootSource::Called { .. } => 0,
+            RootSource::Flag { .. } => 1,
+            RootSource::ConfigFile { .. } => 2,
+            RootSource::Listens { .. } => 3,
+            RootSource::Program { program, .. } if program == "kubelet" => 4,
+            RootSource::Program { .. } => 5,
+            RootSource::Disputed(_)
+            | RootSource::Before
+            | RootSource::Marked(_)
+            | RootSource::Default => 6,
         }
     }
 
@@ -121,8 +127,8 @@ impl Why {
     /// a program around one.
     fn tier(&self) -> u32 {
         match self {
-            Why::Program { program, .. } if program == "kubelet" => 1,
-            Why::Program { .. } => 2,
+            RootSource::Program { program, .. } if program == "kubelet" => 1,
+            RootSource::Program { .. } => 2,
             _ => 0,
         }
     }
@@ -158,7 +164,7 @@ fn find_in(
     units: fn() -> Vec<u32>,
 ) -> KubeletRoot {
     let known = match called {
-        Some(root) if matches!(root.why, Why::Called { .. }) => return root,
+        Some(root) if matches!(root.why, RootSource::Called { .. }) => return root,
         called => known.or(called),
     };
     let trust = Trust::new(proc, units);
@@ -173,7 +179,7 @@ fn find_in(
         Ok(None) => known.unwrap_or_else(|| unknown(system)),
         Err(between) => KubeletRoot {
             path: known.unwrap_or_else(|| unknown(system)).path,
-            why: Why::Disputed(between),
+            why: RootSource::Disputed(between),
         },
     }
 }
@@ -273,10 +279,10 @@ fn listening(system: &Path, known: Option<&KubeletRoot>, trust: &Trust) -> Vec<K
         .map(|path| (PathBuf::from(path), below(path)));
     let known = known.map(|root| (root.path.clone(), root.path.clone()));
     let found = well_known.chain(known).filter_map(|(path, place)| {
-        let listener = Signs::of(&place).listener()?;
+        let listener = StartSockets::of(&place).listener()?;
         let is_root = listener.uid == 0 || listener.uid == geteuid().as_raw();
         let is_trusted = is_root && listener.pid.is_some_and(|pid| trust.believes(pid));
-        let why = Why::Listens { pid: listener.pid };
+        let why = RootSource::Listens { pid: listener.pid };
         is_trusted.then_some(KubeletRoot { path, why })
     });
     found.collect()
@@ -286,7 +292,7 @@ fn listening(system: &Path, known: Option<&KubeletRoot>, trust: &Trust) -> Vec<K
 fn unknown(system: &Path) -> KubeletRoot {
     marked(system).unwrap_or_else(|| KubeletRoot {
         path: DEFAULT.into(),
-        why: Why::Default,
+        why: RootSource::Default,
     })
 }
 
@@ -296,7 +302,7 @@ fn marked(system: &Path) -> Option<KubeletRoot> {
         let mark = MARKS.iter().find(|mark| below(root).join(mark).is_dir())?;
         Some(KubeletRoot {
             path: root.into(),
-            why: Why::Marked(mark),
+            why: RootSource::Marked(mark),
         })
     })
 }

@@ -11,6 +11,6 @@ use tokio::io::unix::AsyncFd;
     deprecated,
     reason = "the function that replaces it is unsafe; everything given here keeps its descriptor open"
 )]
-pub(crate) fn polled<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub(crate) fn async_fd<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, interest)
 }

@@ -14,8 +14,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
-use crate::disk::socket::{self, Knock, Peer};
-use crate::os::async_fd::polled;
+use crate::disk::socket::{self, ListenerProbe, Peer};
+use crate::os::async_fd::async_fd;
 
 /// How often /proc is looked at where the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ impl Process {
     }
 
     fn pidfd(self) -> io::Result<AsyncFd<OwnedFd>> {
-        polled(self.open()?, Interest::READABLE)
+        async_fd(self.open()?, Interest::READABLE)
     }
 
     fn open(self) -> io::Result<OwnedFd> {
@@ -154,13 +154,13 @@ pub(crate) struct Watched {
 
 /// Where a kubelet with this root shows that it has started.
 #[derive(Clone, Debug)]
-pub(crate) struct Signs {
+pub(crate) struct StartSockets {
     pod_resources: PathBuf,
 }
 
-impl Signs {
-    pub(crate) fn of(root: &Path) -> Signs {
-        Signs {
+impl StartSockets {
+    pub(crate) fn of(root: &Path) -> StartSockets {
+        StartSockets {
             pod_resources: root.join("pod-resources/kubelet.sock"),
         }
     }
@@ -173,8 +173,8 @@ impl Signs {
     /// The process that listens there, whatever it is called.
     pub(crate) fn listener(&self) -> Option<Peer> {
         match socket::knock(&self.pod_resources) {
-            Knock::Alive(stream) => Peer::of(&stream?),
-            Knock::Dead | Knock::Unknown(_) => None,
+            ListenerProbe::Alive(stream) => Peer::of(&stream?),
+            ListenerProbe::Dead | ListenerProbe::Unknown(_) => None,
         }
     }
 

@@ -1,13 +1,13 @@
 //! What is wrong with a driver, as a code that programs tell apart.
 
-use super::runner::Entry;
-use crate::csi::error::Trouble;
+use super::runner::Runner;
+use crate::csi::error::DriverError;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::Refusal;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::Cause;
 
-impl Entry {
+impl Runner {
     /// The code that goes with the reason.
     pub(crate) fn cause(&self) -> Cause {
         let driver = &self.driver;
@@ -28,11 +28,11 @@ impl Entry {
 }
 
 /// Of a driver that does not answer.
-pub(super) fn of_trouble(trouble: &Trouble) -> Cause {
+pub(super) fn of_trouble(trouble: &DriverError) -> Cause {
     match trouble {
-        Trouble::Forbidden { .. } => Cause::SocketForbidden,
-        Trouble::Exposed { .. } => Cause::Exposed,
-        Trouble::Hidden { .. } => Cause::DirectoryForbidden,
+        DriverError::Forbidden { .. } => Cause::SocketForbidden,
+        DriverError::Exposed { .. } => Cause::Exposed,
+        DriverError::Hidden { .. } => Cause::DirectoryForbidden,
         late if late.is_node_info_late() => Cause::NodeInfoLate,
         _ => Cause::Unspecified,
     }
@@ -41,9 +41,11 @@ pub(super) fn of_trouble(trouble: &Trouble) -> Cause {
 fn of_obstacle(obstacle: &Obstacle) -> Cause {
     match obstacle {
         Obstacle::LiveOwner(_) => Cause::LiveOwner,
-        Obstacle::Alien(_) => Cause::AlienFile,
-        Obstacle::Contested { .. } | Obstacle::Snatched => Cause::Contested,
-        Obstacle::Sibling(_) | Obstacle::NoDirectory(_) | Obstacle::Failed(_) => Cause::Unspecified,
+        Obstacle::NotASocket(_) => Cause::AlienFile,
+        Obstacle::Contested { .. } | Obstacle::RemovedAtOnce => Cause::Contested,
+        Obstacle::NameTaken(_) | Obstacle::NoDirectory(_) | Obstacle::Failed(_) => {
+            Cause::Unspecified
+        }
     }
 }
 

@@ -13,8 +13,8 @@ use crate::systemd::journal::message_id;
 /// A question or an order, with the place for its answer.
 pub(crate) enum Request {
     Status(oneshot::Sender<Status>),
-    Hand {
-        hand: Hand,
+    ManualAction {
+        hand: ManualAction,
         driver: String,
         done: oneshot::Sender<Result<(), String>>,
     },
@@ -29,18 +29,18 @@ pub(crate) enum Request {
 
 /// What is done to a driver by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hand {
+pub(crate) enum ManualAction {
     Reannounce,
     Withdraw,
     Publish,
 }
 
-impl Hand {
+impl ManualAction {
     fn word(self) -> &'static str {
         match self {
-            Hand::Reannounce => "announced again",
-            Hand::Withdraw => "withdrawn",
-            Hand::Publish => "published",
+            ManualAction::Reannounce => "announced again",
+            ManualAction::Withdraw => "withdrawn",
+            ManualAction::Publish => "published",
         }
     }
 }
@@ -51,7 +51,9 @@ impl Supervisor {
             // A status is of use to that client only; an order is carried out all the same.
             Request::Status(answer) if answer.is_closed() => true,
             Request::Status(answer) => answer.send(self.status()).is_err(),
-            Request::Hand { hand, driver, done } => done.send(self.by_hand(hand, &driver)).is_err(),
+            Request::ManualAction { hand, driver, done } => {
+                done.send(self.by_hand(hand, &driver)).is_err()
+            }
             Request::TakeUp {
                 driver,
                 record,
@@ -82,17 +84,17 @@ impl Supervisor {
         }
     }
 
-    fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), String> {
+    fn by_hand(&mut self, hand: ManualAction, driver: &str) -> Result<(), String> {
         let id = self
             .find(driver)
             .ok_or_else(|| format!("there is no driver \"{driver}\""))?;
         let event = match hand {
-            Hand::Reannounce => {
+            ManualAction::Reannounce => {
                 self.may_announce(&id)?;
                 Event::Reannounce("by hand")
             }
-            Hand::Withdraw => Event::Withdraw,
-            Hand::Publish => Event::Publish,
+            ManualAction::Withdraw => Event::Withdraw,
+            ManualAction::Publish => Event::Publish,
         };
         tracing::info!(driver = %id, "{id}: {} by hand", hand.word());
         self.apply(&id, event);
@@ -132,7 +134,7 @@ impl Supervisor {
         if let Some((id, _)) = self.entries.get_key_value(driver) {
             return Some(id.clone());
         }
-        let named = |entry: &super::Entry| {
+        let named = |entry: &super::Runner| {
             entry
                 .driver
                 .name()
@@ -195,7 +197,7 @@ impl Supervisor {
             } else if self.entries.get(&id).is_some_and(|entry| {
                 entry.settings != self.settings.driver(&id) || entry.found == named
             }) {
-                self.go_on(&id);
+                self.reconfigure_driver(&id);
             }
         }
         if moved {

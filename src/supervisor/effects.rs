@@ -12,11 +12,11 @@ use super::removals::remember;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Leased, Report, Supervisor, tell};
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::disk::link::Published;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
-use crate::disk::socket::{Knock, knock};
+use crate::disk::socket::{ListenerProbe, knock};
 use crate::disk::sweep::dead_socket;
 use crate::driver::{Effect, Event, Seen};
 use crate::kubelet::endpoint::Service;
@@ -72,7 +72,7 @@ impl Supervisor {
             return None;
         }
         if let Some(sibling) = self.sibling(id, name) {
-            return Some(Err(Obstacle::Sibling(sibling.to_string())));
+            return Some(Err(Obstacle::NameTaken(sibling.to_string())));
         }
         let slot = self.entries.get(id)?.driver.slot();
         self.claim(name, slot);
@@ -82,7 +82,7 @@ impl Supervisor {
         let ours = entry.service.as_ref().map(Service::socket);
         Some(match place.listen(ours, entry.settings.on_live_owner) {
             Ok((listener, identity)) => {
-                let new = Service::start(listener, identity.clone(), Arc::clone(&entry.desk));
+                let new = Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
                 let old = entry.service.replace(new);
                 if let Some(old) = &old {
                     remember(&mut self.hidden, place.path, old.socket().clone());
@@ -115,7 +115,7 @@ impl Supervisor {
         }
     }
 
-    fn publish(&mut self, id: &DriverId, name: &DriverName, slot: Slot) -> Option<Event> {
+    fn publish(&mut self, id: &DriverId, name: &DriverName, slot: LinkAlias) -> Option<Event> {
         if self.entries.get(id)?.driver.links().is_some() {
             return None;
         }
@@ -142,10 +142,10 @@ impl Supervisor {
                 }
                 Event::LinkPublished(identity)
             }
-            Err(Obstacle::Snatched) => {
+            Err(Obstacle::RemovedAtOnce) => {
                 let missing = std::mem::replace(&mut entry.link_missing, true);
                 entry.tally.link_made(missing);
-                Event::LinkBlocked(Obstacle::Snatched)
+                Event::LinkBlocked(Obstacle::RemovedAtOnce)
             }
             Err(obstacle) => {
                 let path = place.path;
@@ -155,7 +155,7 @@ impl Supervisor {
         })
     }
 
-    fn announce(&mut self, id: &DriverId, name: &DriverName, slot: Slot) -> Option<Event> {
+    fn announce(&mut self, id: &DriverId, name: &DriverName, slot: LinkAlias) -> Option<Event> {
         if self.lost_its_socket(id) {
             return Some(Event::SocketSeen(Seen::NotOurs));
         }
@@ -178,7 +178,7 @@ impl Supervisor {
 
     /// Socket and link are two names of one file that an earlier run has left: it knew that the
     /// kubelet cannot be seen from here.
-    pub(super) fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: Slot) {
+    pub(super) fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: LinkAlias) {
         let link = Identity::of(&self.layout.link(name, slot));
         let is_pair = link.is_ok_and(|link| link.is_at(&self.layout.socket(name)));
         if is_pair && self.layout.one_directory() {
@@ -238,7 +238,7 @@ impl Supervisor {
     }
 
     fn poke_siblings(&mut self, id: &DriverId, name: &DriverName) {
-        let blocked = |(other, entry): (&DriverId, &super::Entry)| {
+        let blocked = |(other, entry): (&DriverId, &super::Runner)| {
             let waits =
                 other != id && entry.driver.name() == Some(name) && entry.driver.serves().is_none();
             waits.then(|| other.clone())
@@ -270,7 +270,7 @@ impl Supervisor {
 /// Resolves when nobody listens at `path` any more.
 async fn owner_ended(path: &Path) {
     let mut calls = 0;
-    while let Knock::Alive(stream) = knock(path) {
+    while let ListenerProbe::Alive(stream) = knock(path) {
         if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
             let mut greeting = [0; 256];
             // A server may greet us first; only the end of the stream means anything.

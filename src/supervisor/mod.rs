@@ -31,29 +31,29 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::commands::{Hand, Request};
+pub(crate) use self::commands::{ManualAction, Request};
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
 use self::lease::Leased;
-use self::removals::Leftovers;
+use self::removals::Removals;
 pub(crate) use self::reports::Report;
 use self::reports::tell;
-use self::runner::{Entry, Followed};
+use self::runner::{Followed, Runner};
 pub(crate) use self::startup::names_of;
 use self::timers::Schedule;
 use crate::api::metrics::Metrics;
 use crate::config::{Listen, Settings};
-use crate::csi::limiter::Turns;
-use crate::csi::monitor::Contact;
+use crate::csi::limiter::ConcurrencyLimiter;
+use crate::csi::monitor::Monitor;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::sweep::Unclaimed;
-use crate::disk::watch::{Change, Watcher};
+use crate::disk::watch::{WatchEvent, Watcher};
 use crate::driver::file_state::Pace;
 use crate::driver::{Calling, Event};
-use crate::kubelet::known::Kubelets;
+use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
 use crate::os::rlimit::Descriptors;
@@ -107,9 +107,9 @@ pub(crate) struct Supervisor {
     reread: Reread,
     layout: Layout,
     started: Instant,
-    entries: BTreeMap<DriverId, Entry>,
+    entries: BTreeMap<DriverId, Runner>,
     /// Drivers that are asked while we still begin, until they have an entry.
-    met: BTreeMap<DriverId, Leased<Contact>>,
+    early_monitors: BTreeMap<DriverId, Leased<Monitor>>,
     /// Which driver serves under a name.
     names: HashMap<DriverName, DriverId>,
     schedule: Schedule,
@@ -117,8 +117,8 @@ pub(crate) struct Supervisor {
     descriptors: Descriptors,
     watcher: Watcher<Subject>,
     reach: Reach,
-    turns: Turns,
-    kubelets: Kubelets,
+    turns: ConcurrencyLimiter,
+    kubelets: KnownKubelets,
     reporter: mpsc::UnboundedSender<Report>,
     reports: mpsc::UnboundedReceiver<Report>,
     /// Where the state is written; none where no runtime directory can be had.
@@ -130,15 +130,15 @@ pub(crate) struct Supervisor {
     /// The root of the kubelet that last told us how a registration went.
     called_in: Option<PathBuf>,
     /// Links that were left to other instances, until their driver proves to be ours.
-    unclaimed: Vec<Unclaimed>,
+    unowned_links: Vec<Unclaimed>,
     unsaved: bool,
-    /// Kubelets that wait for their answer until the state is written.
+    /// KnownKubelets that wait for their answer until the state is written.
     unanswered: Vec<oneshot::Sender<()>>,
     /// The state could not be written the last time.
     save_failing: bool,
-    leftovers: Leftovers,
+    leftovers: Removals,
     /// What was to go and was not there.
-    hidden: Leftovers,
+    hidden: Removals,
     notifier: Notifier,
     metrics: Metrics,
     ready: bool,
@@ -239,7 +239,7 @@ impl Supervisor {
     fn tick_with(&mut self, id: &DriverId, kubelet_there: bool) {
         let entry = self.entries.get(id);
         let speaks_apart = |pid| self.kubelets.speak_apart(pid);
-        let calling = if entry.is_some_and(|entry| entry.desk.is_calling(speaks_apart)) {
+        let calling = if entry.is_some_and(|entry| entry.endpoint.is_calling(speaks_apart)) {
             Calling::This
         } else if self.kubelets.is_busy(self.now()) {
             Calling::Others
@@ -271,7 +271,7 @@ impl Supervisor {
                 self.ask_for_time();
             }
             self.watcher.resync();
-            self.look_at(Change::Everything);
+            self.look_at(WatchEvent::Everything);
             self.remove_leftovers();
             self.hold_runtime();
             if self.evicted.is_some() {
@@ -296,7 +296,7 @@ impl Supervisor {
         // A directory that cannot be made is no more urgent than the slow look.
         let writable = self.runtime_trouble.is_none();
         let overdue = (self.save_failing && writable) || !self.leftovers.is_empty();
-        let slow = if overdue || self.watcher.polled().next().is_some() {
+        let slow = if overdue || self.watcher.unwatched_paths().next().is_some() {
             POLL
         } else {
             RESYNC

@@ -6,17 +6,17 @@ use super::reports::UNSEEN;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, Slot};
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::link::Occupant;
 use crate::disk::name::DriverName;
-use crate::disk::watch::Change;
+use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Record, Seen};
 
 impl Supervisor {
-    pub(super) fn look_at(&mut self, change: Change<Subject>) {
+    pub(super) fn look_at(&mut self, change: WatchEvent<Subject>) {
         match change {
-            Change::Subjects(subjects) => self.look_at_subjects(subjects),
-            Change::Everything => self.look_at_everything(),
+            WatchEvent::Subjects(subjects) => self.look_at_subjects(subjects),
+            WatchEvent::Everything => self.look_at_everything(),
         }
     }
 
@@ -201,7 +201,7 @@ impl Supervisor {
     }
 
     /// The link at its place, if it is the one that we would make.
-    pub(super) fn standing_link(&self, name: &DriverName, slot: Slot) -> Option<Identity> {
+    pub(super) fn standing_link(&self, name: &DriverName, slot: LinkAlias) -> Option<Identity> {
         let place = link_place(&self.layout, name, slot, self.links_are_sockets());
         Identity::of(&place.path)
             .ok()

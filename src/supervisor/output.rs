@@ -6,7 +6,7 @@ use super::reports::UNSEEN_KUBELET;
 use super::{DriverId, RESYNC, Supervisor};
 use crate::config::ReadyWhen;
 use crate::driver::phase::Phase;
-use crate::supervisor::state_file::State;
+use crate::supervisor::state_file::SavedState;
 
 impl Supervisor {
     /// After everything that came in at once: write, answer, tell.
@@ -20,7 +20,7 @@ impl Supervisor {
             self.notifier.ready(&self.status_line());
             self.changed = true;
         }
-        self.notifier.settle();
+        self.notifier.retry();
         if std::mem::take(&mut self.changed) {
             self.notifier.status(&self.status_line());
             self.changes.send_modify(|count| *count += 1);
@@ -51,7 +51,7 @@ impl Supervisor {
             .entries
             .iter()
             .map(|(id, entry)| (id.to_string(), entry.written()));
-        let state = State::new(
+        let state = SavedState::new(
             self.kubelets.marks(),
             self.kubelets.watched(),
             self.called_in.clone(),
@@ -142,7 +142,7 @@ impl Supervisor {
         let refused = self.refusal.as_ref().map(|refusal| {
             format!("the changed configuration was refused, the old one stays: {refusal}")
         });
-        let polled = self.watcher.polled().next().map(|directory| {
+        let unwatched_paths = self.watcher.unwatched_paths().next().map(|directory| {
             format!(
                 "inotify does not watch {}, so that changes are looked for every second",
                 directory.display()
@@ -156,7 +156,7 @@ impl Supervisor {
         let unseen = unseen.then(|| UNSEEN_KUBELET.to_owned());
         let runtime = self.runtime_trouble.clone();
         let exposed = self.exposed();
-        let notes = refused.into_iter().chain(polled).chain(forbidden);
+        let notes = refused.into_iter().chain(unwatched_paths).chain(forbidden);
         let notes = notes.chain(exposed).chain(http);
         notes.chain(runtime).chain(unseen).collect()
     }
@@ -165,9 +165,9 @@ impl Supervisor {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        entry.desk.offer(entry.offer());
+        entry.endpoint.offer(entry.offer());
         entry
-            .desk
+            .endpoint
             .link(entry.driver.links().map(|(_, _, link)| link.clone()));
         entry.retired.retain(|task| !task.is_finished());
         self.schedule.set(id, entry.driver.deadline());

@@ -7,7 +7,7 @@ use crate::disk::identity::Identity;
 use crate::disk::link;
 
 /// Files that are to go, each told apart from any later one of its name.
-pub(super) type Leftovers = Vec<(PathBuf, Identity)>;
+pub(super) type Removals = Vec<(PathBuf, Identity)>;
 
 /// How many files that were not in their place are remembered, the newest of them.
 const MOST_HIDDEN: usize = 64;
@@ -71,7 +71,7 @@ impl Supervisor {
 }
 
 /// A file of ours is not in its place: something may be mounted over it.
-pub(super) fn remember(hidden: &mut Leftovers, path: PathBuf, identity: Identity) {
+pub(super) fn remember(hidden: &mut Removals, path: PathBuf, identity: Identity) {
     if hidden.len() == MOST_HIDDEN {
         hidden.remove(0);
     }

@@ -82,7 +82,7 @@ impl Supervisor {
         }
         for (old, new, mut entry) in moving {
             tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
-            entry.desk.rename(&new);
+            entry.endpoint.rename(&new);
             entry.owner = None;
             entry.followed = Followed::default();
             for holder in self.names.values_mut().filter(|holder| **holder == old) {
@@ -91,12 +91,12 @@ impl Supervisor {
             self.metrics.registering.forget(&old);
             self.metrics.registering.expect(&new);
             self.entries.insert(new.clone(), entry);
-            self.go_on(&new);
+            self.reconfigure_driver(&new);
         }
     }
 
     /// Takes a driver out, with all that is watched for it under its id.
-    pub(super) fn unfollow(&mut self, id: &DriverId) -> Option<super::Entry> {
+    pub(super) fn unfollow(&mut self, id: &DriverId) -> Option<super::Runner> {
         let entry = self.entries.remove(id)?;
         self.schedule.set(id, None);
         self.discovery.stays(id);

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::cause::of_trouble;
 use super::lease::Lease;
-use super::{DriverId, Entry, QUIET, Request, Supervisor};
-use crate::csi::error::Trouble;
-use crate::csi::monitor::Heard;
+use super::{DriverId, QUIET, Request, Runner, Supervisor};
+use crate::csi::error::DriverError;
+use crate::csi::monitor::MonitorReport;
 use crate::driver::answer::Answer;
-use crate::driver::{Event, Terms};
+use crate::driver::{AdvertisedInfo, Event};
 use crate::grpc::proto::control::Cause;
-use crate::kubelet::endpoint::session::{Asked, Call, Outcome, Told};
+use crate::kubelet::endpoint::session::{KubeletAsking, KubeletCall, Outcome, Told};
 use crate::os::process::Process;
 use crate::systemd::journal::message_id;
 
@@ -31,8 +31,8 @@ pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its s
 
 /// What the tasks beside the supervisor tell it.
 pub(crate) enum Report {
-    Heard(Lease, Heard),
-    Called(Lease, Call),
+    Monitor(Lease, MonitorReport),
+    Called(Lease, KubeletCall),
     /// Whoever was at our place has gone.
     OwnerEnded(Lease),
     KubeletEnded(Process),
@@ -57,21 +57,23 @@ impl Supervisor {
     }
 
     fn take(&mut self, report: Report) {
-        if matches!(report, Report::Heard(..) | Report::Called(..)) {
+        if matches!(report, Report::Monitor(..) | Report::Called(..)) {
             self.quiet_at = Some(self.now() + QUIET);
         }
         match report {
-            Report::Heard(lease, heard) => {
+            Report::Monitor(lease, heard) => {
                 if let Some(id) = lease.driver() {
                     self.heard(&id, heard);
                 }
             }
-            Report::Called(lease, Call::Asked { pid }) => {
+            Report::Called(lease, KubeletCall::KubeletAsking { pid }) => {
                 if let Some(id) = lease.driver() {
                     self.asked(&id, pid);
                 }
             }
-            Report::Called(lease, Call::Told(told)) => self.told(lease.driver().as_ref(), *told),
+            Report::Called(lease, KubeletCall::Told(told)) => {
+                self.told(lease.driver().as_ref(), *told)
+            }
             Report::OwnerEnded(lease) => {
                 if let Some(id) = lease.driver() {
                     self.look_at_socket(&id);
@@ -93,23 +95,23 @@ impl Supervisor {
         }
     }
 
-    fn heard(&mut self, id: &DriverId, heard: Heard) {
+    fn heard(&mut self, id: &DriverId, heard: MonitorReport) {
         match heard {
-            Heard::Answered(answer, socket) => {
+            MonitorReport::Answered(answer, socket) => {
                 let entry = self.entries.get(id);
                 self.unsaved |= entry.is_some_and(|entry| entry.csi_seen.as_ref() != Some(&socket));
                 self.answered(id, answer, |entry, answer| entry.came(answer, socket));
             }
-            Heard::Changed(answer) => {
+            MonitorReport::Changed(answer) => {
                 self.answered(id, answer, |_, answer| Event::DriverChanged(answer));
             }
-            Heard::Silent(trouble) => self.fell_silent(id, &trouble),
+            MonitorReport::Silent(trouble) => self.fell_silent(id, &trouble),
         }
     }
 
     fn asked(&mut self, id: &DriverId, pid: Option<u32>) {
         if let Some(entry) = self.entries.get(id) {
-            entry.desk.took_asked();
+            entry.endpoint.took_asked();
         }
         self.apply(id, Event::KubeletAsked(pid.and_then(Process::of)));
     }
@@ -119,7 +121,7 @@ impl Supervisor {
         &mut self,
         id: &DriverId,
         answer: Answer,
-        event: impl FnOnce(&mut Entry, Answer) -> Event,
+        event: impl FnOnce(&mut Runner, Answer) -> Event,
     ) {
         let fits = self.layout.check(&answer.name);
         let Some(entry) = self.entries.get_mut(id) else {
@@ -142,15 +144,15 @@ impl Supervisor {
     }
 
     /// A driver does not answer, or not yet.
-    fn fell_silent(&mut self, id: &DriverId, trouble: &Trouble) {
+    fn fell_silent(&mut self, id: &DriverId, trouble: &DriverError) {
         let why = trouble.to_string();
         self.tried(id, Some(trouble));
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        entry.without_node_service = matches!(trouble, Trouble::NoNodeService);
+        entry.without_node_service = matches!(trouble, DriverError::NoNodeService);
         entry.silence = of_trouble(trouble);
-        if matches!(trouble, Trouble::Slow { .. }) {
+        if matches!(trouble, DriverError::Slow { .. }) {
             // It was reached: a socket that nobody listened on yet is no trouble any more.
             entry.forget_error();
             return self.apply(id, Event::DriverSlow(why));
@@ -161,7 +163,7 @@ impl Supervisor {
         let was_silent = entry.driver.is_silent();
         let event = if trouble.is_taken(entry.csi_seen.as_ref()) {
             Event::DriverTaken(why)
-        } else if matches!(trouble, Trouble::Exposed { .. }) {
+        } else if matches!(trouble, DriverError::Exposed { .. }) {
             Event::DriverRefused(why)
         } else {
             Event::DriverSilent(why)
@@ -209,7 +211,7 @@ impl Supervisor {
         id: &DriverId,
         outcome: Outcome,
         kubelet: Option<Process>,
-        asked: Option<Asked>,
+        asked: Option<KubeletAsking>,
     ) {
         // The registration came through the link as it is now, or does not count.
         self.look_at_link(id);
@@ -220,11 +222,12 @@ impl Supervisor {
             Outcome::Registered => {
                 entry.tally.registrations += 1;
                 entry.last_error = None;
-                let (through, told) = asked.map_or((None, None), |Asked { through, told }| {
-                    let endpoint = told.endpoint.into();
-                    let versions = told.supported_versions;
-                    (through, Some(Terms { endpoint, versions }))
-                });
+                let (through, told) =
+                    asked.map_or((None, None), |KubeletAsking { through, told }| {
+                        let endpoint = told.endpoint.into();
+                        let versions = told.supported_versions;
+                        (through, Some(AdvertisedInfo { endpoint, versions }))
+                    });
                 let event = Event::KubeletRegistered {
                     kubelet,
                     through,
@@ -267,7 +270,7 @@ impl Supervisor {
     }
 
     /// Notes that the driver was tried, and says once when it goes and when it is back.
-    fn tried(&mut self, id: &DriverId, trouble: Option<&Trouble>) {
+    fn tried(&mut self, id: &DriverId, trouble: Option<&DriverError>) {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
@@ -276,7 +279,7 @@ impl Supervisor {
             (Some(trouble), None) if entry.driver.answer().is_some() => {
                 entry.lost_since = Some(Instant::now());
                 let csi_socket = entry.settings.csi_socket.display();
-                if let Trouble::Exposed { exposure, .. } = trouble {
+                if let DriverError::Exposed { exposure, .. } = trouble {
                     // It runs: what is to be looked at is the directory.
                     let mend = exposure.mend();
                     tracing::warn!(driver = %id, %csi_socket, "{id}: {trouble}; it will not be published again after a restart of the kubelet: {mend}");

@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use super::DriverId;
 use super::lease::Leased;
 use crate::config::DriverSettings;
-use crate::csi::monitor::Contact;
+use crate::csi::monitor::Monitor;
 use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, Slot};
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::link::{LinkPlace, SocketPlace};
 use crate::disk::name::DriverName;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::{Driver, Event, Terms};
+use crate::driver::{AdvertisedInfo, Driver, Event};
 use crate::grpc::proto::control;
 use crate::grpc::proto::registration::PluginInfo;
 use crate::kubelet::endpoint::Service;
-use crate::kubelet::endpoint::session::Desk;
+use crate::kubelet::endpoint::session::Endpoint;
 use crate::os::clock::Moment;
 use crate::os::task::Task;
 use crate::supervisor::state_file::{Origin, Written};
@@ -32,15 +32,15 @@ use crate::systemd::journal::message_id;
 const PLUGIN_TYPE: &str = "CSIPlugin";
 
 /// A driver and all that runs for it.
-pub(crate) struct Entry {
+pub(crate) struct Runner {
     pub(crate) settings: DriverSettings,
     /// It was found in plugins_dir; no table names it.
     pub(crate) found: bool,
     pub(crate) driver: Driver,
-    pub(crate) contact: Leased<Contact>,
+    pub(crate) contact: Leased<Monitor>,
     /// csi.sock as it was when the driver last came: another one is another run of the driver.
     pub(crate) csi_seen: Option<Identity>,
-    pub(crate) desk: Leased<Arc<Desk>>,
+    pub(crate) endpoint: Leased<Arc<Endpoint>>,
     pub(crate) service: Option<Service>,
     /// Services whose socket is gone, while a call on them is in progress.
     pub(crate) retired: Vec<Task>,
@@ -106,12 +106,12 @@ pub(crate) struct Followed {
     pub(crate) link: Option<PathBuf>,
 }
 
-impl Entry {
+impl Runner {
     pub(crate) fn new(
         settings: DriverSettings,
-        contact: Leased<Contact>,
-        desk: Leased<Arc<Desk>>,
-    ) -> Entry {
+        contact: Leased<Monitor>,
+        endpoint: Leased<Arc<Endpoint>>,
+    ) -> Runner {
         let driver = Driver::new(settings.withdraw_after, terms(&settings));
         let shown = Shown {
             phase: driver.phase(),
@@ -120,13 +120,13 @@ impl Entry {
             since: Timestamp::now(),
             registrations: 0,
         };
-        Entry {
+        Runner {
             settings,
             found: false,
             driver,
             contact,
             csi_seen: None,
-            desk,
+            endpoint,
             service: None,
             retired: Vec::new(),
             owner: None,
@@ -149,7 +149,7 @@ impl Entry {
     pub(crate) fn reconfigure(
         &mut self,
         settings: DriverSettings,
-        contact: Leased<Contact>,
+        contact: Leased<Monitor>,
         found: bool,
         now: Moment,
     ) {
@@ -301,8 +301,8 @@ impl Entry {
     }
 }
 
-fn terms(settings: &DriverSettings) -> Terms {
-    Terms {
+fn terms(settings: &DriverSettings) -> AdvertisedInfo {
+    AdvertisedInfo {
         endpoint: settings.endpoint.clone(),
         versions: settings.supported_versions.clone(),
     }
@@ -312,7 +312,7 @@ fn terms(settings: &DriverSettings) -> Terms {
 pub(crate) fn link_place<'a>(
     layout: &'a Layout,
     name: &DriverName,
-    slot: Slot,
+    slot: LinkAlias,
     hard: bool,
 ) -> LinkPlace<'a> {
     LinkPlace {

@@ -11,7 +11,7 @@ use crate::disk::layout::Layout;
 use crate::systemd;
 use crate::systemd::job::{self, Job};
 
-use crate::kubelet::known::Kubelets;
+use crate::kubelet::known::KnownKubelets;
 
 /// How long those who call at our end may take to say how it went, and to get their answer: a
 /// kubelet that gets none takes the driver off the node.
@@ -70,7 +70,7 @@ impl Supervisor {
     /// Lets those who are calling finish.
     pub(super) async fn hear_last_calls(&mut self) {
         let mut entries = self.entries.values();
-        if entries.any(|entry| entry.desk.has_visitors()) {
+        if entries.any(|entry| entry.endpoint.has_visitors()) {
             self.hear_kubelets(sleep(LAST_ANSWERS)).await;
         }
     }
@@ -126,11 +126,11 @@ impl Supervisor {
     pub(super) fn move_to_new_directories(&mut self) {
         self.unwatch_signs();
         self.layout = Layout::of(&self.settings);
-        self.kubelets = Kubelets::new(self.settings.kubelet_root(), self.layout.kubelet_dir());
+        self.kubelets = KnownKubelets::new(self.settings.kubelet_root(), self.layout.kubelet_dir());
         self.watch_signs();
     }
 
-    /// Signs of a kubelet are elsewhere; what it was told and told us still holds.
+    /// StartSockets of a kubelet are elsewhere; what it was told and told us still holds.
     pub(super) fn look_below_another_root(&mut self) {
         self.unwatch_signs();
         self.kubelets.look_below(self.settings.kubelet_root());

@@ -9,17 +9,17 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::discovery::{Discovery, found_now};
-use super::removals::Leftovers;
-use super::runner::Entry;
+use super::removals::Removals;
+use super::runner::Runner;
 use super::timers::Schedule;
 use super::{CHECK, DriverId, Leased, Report, Reread, Subject, Supervisor, tell};
 use crate::api::metrics::Metrics;
 use crate::config::Settings;
-use crate::csi::limiter::Turns;
-use crate::csi::monitor::Contact;
-use crate::csi::query::Inquiry;
+use crate::csi::limiter::ConcurrencyLimiter;
+use crate::csi::monitor::Monitor;
+use crate::csi::query::DriverQuery;
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, Slot};
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::RuntimeDir;
@@ -27,13 +27,13 @@ use crate::disk::sweep::{Ours, sweep, sweep_link};
 use crate::disk::watch::Watcher;
 use crate::driver::file_state::Pace;
 use crate::driver::{Event, Record};
-use crate::kubelet::endpoint::session::Desk;
-use crate::kubelet::known::Kubelets;
+use crate::kubelet::endpoint::session::Endpoint;
+use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::process::{Process, Watched};
 use crate::os::rlimit::Descriptors;
 use crate::os::task::Task;
-use crate::supervisor::state_file::{State, Written};
+use crate::supervisor::state_file::{SavedState, Written};
 use crate::systemd::notify::Notifier;
 
 /// The directories are others than before: what stands in the old ones goes, as by a reload.
@@ -77,11 +77,11 @@ impl Supervisor {
         let reach = Reach::now();
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
-            kubelets: Kubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
+            kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
             layout,
             started: Instant::now(),
             entries: BTreeMap::new(),
-            met: BTreeMap::new(),
+            early_monitors: BTreeMap::new(),
             names: HashMap::new(),
             schedule: Schedule::default(),
             discovery: Discovery::default(),
@@ -94,13 +94,13 @@ impl Supervisor {
             runtime_trouble: None,
             evicted: None,
             called_in: None,
-            unclaimed: Vec::new(),
+            unowned_links: Vec::new(),
             unsaved: false,
-            turns: Turns::new(),
+            turns: ConcurrencyLimiter::new(),
             unanswered: Vec::new(),
             save_failing: false,
-            leftovers: Leftovers::new(),
-            hidden: Leftovers::new(),
+            leftovers: Removals::new(),
+            hidden: Removals::new(),
             notifier: Notifier::new(),
             metrics: Metrics::new(),
             ready: false,
@@ -124,7 +124,7 @@ impl Supervisor {
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
         for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
             let contact = supervisor.meet(&id);
-            supervisor.met.insert(id, contact);
+            supervisor.early_monitors.insert(id, contact);
         }
         // Each time they get one step further: connected, greeted, asked.
         yield_now().await;
@@ -159,29 +159,29 @@ impl Supervisor {
 
     /// Begins to wait for a driver and to ask it. The watch comes first: nothing goes unseen
     /// between the two.
-    fn meet(&mut self, id: &DriverId) -> Leased<Contact> {
+    fn meet(&mut self, id: &DriverId) -> Leased<Monitor> {
         self.descriptors
-            .make_room(self.entries.len() + self.met.len() + 1);
+            .make_room(self.entries.len() + self.early_monitors.len() + 1);
         let settings = self.settings.driver(id);
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
         let operations = self.metrics.operations.clone();
         let inquiry = if self.settings.drivers.contains_key(&**id) {
-            Inquiry::new(&settings, operations, &self.reach)
+            DriverQuery::new(&settings, operations, &self.reach)
         } else {
-            Inquiry::found(&settings, operations, &self.reach)
+            DriverQuery::found(&settings, operations, &self.reach)
         };
         let (heard, turns) = (self.reporter.clone(), self.turns.clone());
         Leased::start(id, |lease| {
-            Contact::start(inquiry, turns, settings.retry_max, move |news| {
-                tell(&heard, Report::Heard(lease.clone(), news));
+            Monitor::start(inquiry, turns, settings.retry_max, move |news| {
+                tell(&heard, Report::Monitor(lease.clone(), news));
             })
         })
     }
 
     /// Drivers that were found when we looked first, and not when we looked again.
     fn forget_those_who_left(&mut self) {
-        for id in std::mem::take(&mut self.met).into_keys() {
+        for id in std::mem::take(&mut self.early_monitors).into_keys() {
             let socket = self.settings.driver(&id).csi_socket;
             self.watcher.unfollow(&socket, &Subject::Driver(id));
         }
@@ -191,7 +191,7 @@ impl Supervisor {
     /// drivers that it had.
     fn recall(&mut self) -> (BTreeMap<String, Written>, BTreeSet<DriverName>) {
         let before = self.runtime.as_ref().map(RuntimeDir::state);
-        let Some(state) = before.and_then(|path| State::load(&path)) else {
+        let Some(state) = before.and_then(|path| SavedState::load(&path)) else {
             return Default::default();
         };
         self.called_in = state.called_in;
@@ -237,11 +237,11 @@ impl Supervisor {
     /// Begins with a driver.
     pub(super) fn add(&mut self, id: &str, record: Option<&Record>) {
         let id: DriverId = id.into();
-        let met = self.met.remove(&id);
-        let contact = met.unwrap_or_else(|| self.meet(&id));
+        let early_monitors = self.early_monitors.remove(&id);
+        let contact = early_monitors.unwrap_or_else(|| self.meet(&id));
         self.metrics.registering.expect(&id);
-        let desk = self.new_desk(&id);
-        let mut entry = Entry::new(self.settings.driver(&id), contact, desk);
+        let endpoint = self.new_desk(&id);
+        let mut entry = Runner::new(self.settings.driver(&id), contact, endpoint);
         entry.found = !self.settings.drivers.contains_key(&*id);
         if let Some(record) = record {
             self.restore(&mut entry, record);
@@ -256,7 +256,7 @@ impl Supervisor {
 
     /// Goes on with a driver whose settings have changed. A kubelet that calls at that moment does
     /// not notice, and what was counted still counts.
-    pub(super) fn go_on(&mut self, id: &DriverId) {
+    pub(super) fn reconfigure_driver(&mut self, id: &DriverId) {
         let settings = self.settings.driver(id);
         let found = !self.settings.drivers.contains_key(&**id);
         let Some(entry) = self.entries.get(id) else {
@@ -275,17 +275,17 @@ impl Supervisor {
         self.tick(id);
     }
 
-    fn new_desk(&self, id: &DriverId) -> Leased<Arc<Desk>> {
+    fn new_desk(&self, id: &DriverId) -> Leased<Arc<Endpoint>> {
         let reporter = self.reporter.clone();
         Leased::start(id, |lease| {
-            Arc::new(Desk::new(move |call| {
+            Arc::new(Endpoint::new(move |call| {
                 tell(&reporter, Report::Called(lease.clone(), call));
             }))
         })
     }
 
     /// Takes up a record as far as it still holds.
-    pub(super) fn restore(&mut self, entry: &mut Entry, record: &Record) {
+    pub(super) fn restore(&mut self, entry: &mut Runner, record: &Record) {
         if let Some(name) = &record.name {
             self.recall_unseen_kubelet(name, record.slot);
         }
@@ -321,15 +321,15 @@ impl Supervisor {
         }
         let ours = Ours { names, kept: paths };
         let swept = sweep(&self.layout, &ours);
-        self.unclaimed = swept.unclaimed;
+        self.unowned_links = swept.unowned_links;
         self.leftovers.extend(swept.failed);
     }
 
     /// A driver of ours has this name, so that what stood under it is ours, too. Two links must not
     /// lead to the socket when it listens: the one that the driver is to have stays.
-    pub(super) fn claim(&mut self, name: &DriverName, slot: Slot) {
+    pub(super) fn claim(&mut self, name: &DriverName, slot: LinkAlias) {
         let kept = self.layout.link(name, slot);
-        for left in self.unclaimed.extract_if(.., |left| left.name == *name) {
+        for left in self.unowned_links.extract_if(.., |left| left.name == *name) {
             if left.link != kept {
                 sweep_link(&self.layout, &left.link);
             }

@@ -26,7 +26,7 @@ const FORMAT: u32 = 1;
 
 /// Everything that is written down.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct SavedState {
     format: u32,
     /// None where it could not be read.
     #[serde(default)]
@@ -103,15 +103,15 @@ enum Distrust {
     UnknownBoot,
 }
 
-impl State {
+impl SavedState {
     pub(crate) fn new(
         signs: BTreeMap<PathBuf, Identity>,
         watched: Option<Watched>,
         called_in: Option<PathBuf>,
         layout: Layout,
         drivers: BTreeMap<String, Written>,
-    ) -> State {
-        State {
+    ) -> SavedState {
+        SavedState {
             format: FORMAT,
             boot_id: boot::id().map(str::to_owned),
             signs,
@@ -123,9 +123,9 @@ impl State {
     }
 
     /// Reads what an earlier run wrote. What cannot be trusted is as good as nothing.
-    pub(crate) fn load(path: &Path) -> Option<State> {
+    pub(crate) fn load(path: &Path) -> Option<SavedState> {
         remove_staged(path);
-        match State::read(path) {
+        match SavedState::read(path) {
             Ok(state) => Some(state),
             Err(Distrust::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(why) => {
@@ -138,12 +138,12 @@ impl State {
     /// The root directory of the kubelet that last told an earlier run of this boot, or this run, how
     /// a registration went, and its process.
     pub(crate) fn kubelet_root(path: &Path) -> Option<(PathBuf, Option<Process>)> {
-        let state = State::read(path).ok()?;
+        let state = SavedState::read(path).ok()?;
         let kubelet = state.watched.and_then(|watched| watched.by);
         Some((state.called_in?, kubelet))
     }
 
-    fn read(path: &Path) -> Result<State, Distrust> {
+    fn read(path: &Path) -> Result<SavedState, Distrust> {
         // Neither a link nor a pipe that nobody writes to is followed or waited for.
         let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
         let mut file = OpenOptions::new()
@@ -163,7 +163,7 @@ impl State {
         if format > FORMAT {
             return Err(Distrust::Newer(format));
         }
-        let state: State = serde_json::from_slice(&text)?;
+        let state: SavedState = serde_json::from_slice(&text)?;
         check_boot(state.boot_id.as_deref(), boot::id(), || is_in_memory(&file))?;
         Ok(state)
     }

@@ -14,13 +14,13 @@ use tokio::time::{advance, sleep, timeout};
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, Slot};
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
-use crate::driver::{Event, Record, Registered, Terms};
+use crate::driver::{AdvertisedInfo, Event, Record, Registered};
 use crate::os::process::Process;
-use crate::supervisor::state_file::{Origin, State, Written};
+use crate::supervisor::state_file::{Origin, SavedState, Written};
 
 const ID: &str = "a.test";
 /// Generous: the machine may be busy with other tests.
@@ -63,13 +63,13 @@ fn held(name: &DriverName, link: &Path) -> Record {
                 max_volumes: 0,
                 topology: BTreeMap::new(),
             },
-            terms: Terms {
+            terms: AdvertisedInfo {
                 endpoint: "/csi.sock".into(),
                 versions: vec!["1.0.0".to_owned()],
             },
             kubelet: Process::of(std::process::id()),
         }),
-        slot: Slot::default(),
+        slot: LinkAlias::default(),
         link: Some(Identity::of(link).unwrap()),
         called_by: None,
         withdrawn_by_hand: false,
@@ -93,7 +93,7 @@ impl Departed {
         let name = DriverName::parse(ID).unwrap();
         fs::create_dir_all(root.join("plugins")).unwrap();
         fs::create_dir_all(layout.kubelet_dir()).unwrap();
-        let link = layout.link(&name, Slot::default());
+        let link = layout.link(&name, LinkAlias::default());
         symlink(layout.target(&name), &link).unwrap();
         let runtime = RuntimeDir::take(root).unwrap();
         let written = Written {
@@ -103,7 +103,7 @@ impl Departed {
             csi_seen: None,
         };
         let records = BTreeMap::from([(ID.to_owned(), written)]);
-        State::new(BTreeMap::new(), None, None, layout.clone(), records)
+        SavedState::new(BTreeMap::new(), None, None, layout.clone(), records)
             .save(&runtime.state())
             .unwrap();
         let config = config.to_owned();
@@ -254,7 +254,7 @@ async fn a_call_counts_for_the_driver_that_it_was_about_and_for_no_other_with_it
     let rejections = |supervisor: &Supervisor, id| supervisor.entries[id].tally.rejections;
     let refuse = |supervisor: &Supervisor, id| {
         let (heard, answered) = oneshot::channel();
-        supervisor.entries[id].desk.refuse(heard);
+        supervisor.entries[id].endpoint.refuse(heard);
         answered
     };
 
@@ -288,5 +288,5 @@ async fn a_driver_that_leaves_while_we_begin_is_not_kept() {
     let leaving = tokio::spawn(async move { fs::remove_dir_all(plugin).unwrap() });
     let supervisor = Supervisor::start(settings, Box::new(|| Err(String::new())), None).await;
     assert!(leaving.is_finished(), "nobody had a turn");
-    assert!(supervisor.entries.is_empty() && supervisor.met.is_empty());
+    assert!(supervisor.entries.is_empty() && supervisor.early_monitors.is_empty());
 }

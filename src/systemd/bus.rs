@@ -53,7 +53,7 @@ pub(crate) struct Bus {
 }
 
 /// A method call.
-struct Call<'a> {
+struct MethodCall<'a> {
     path: &'a str,
     interface: &'static str,
     member: &'static str,
@@ -86,7 +86,7 @@ impl Bus {
 
     /// The object of the unit that a process belongs to.
     pub(crate) async fn unit_of(&mut self, pid: u32) -> Result<String, BusError> {
-        let call = Call {
+        let call = MethodCall {
             path: "/org/freedesktop/systemd1",
             interface: "org.freedesktop.systemd1.Manager",
             member: "GetUnitByPID",
@@ -150,7 +150,7 @@ impl Bus {
         let mut body = Vec::new();
         put_string(&mut body, interface);
         put_string(&mut body, name);
-        let call = Call {
+        let call = MethodCall {
             path,
             interface: "org.freedesktop.DBus.Properties",
             member: "Get",
@@ -161,7 +161,7 @@ impl Bus {
     }
 
     /// Sends a call and gives the body of its reply.
-    async fn call(&mut self, call: &Call<'_>) -> Result<Vec<u8>, BusError> {
+    async fn call(&mut self, call: &MethodCall<'_>) -> Result<Vec<u8>, BusError> {
         self.serial += 1;
         self.stream.write_all(&call.encode(self.serial)).await?;
         loop {
@@ -206,7 +206,7 @@ impl Bus {
 
     async fn nudge(&mut self) -> io::Result<()> {
         self.serial += 1;
-        let ping = Call {
+        let ping = MethodCall {
             path: "/",
             interface: "org.freedesktop.DBus.Peer",
             member: "Ping",
@@ -219,7 +219,7 @@ impl Bus {
     }
 }
 
-impl Call<'_> {
+impl MethodCall<'_> {
     fn encode(&self, serial: u32) -> Vec<u8> {
         let mut fields = Vec::new();
         put_field(&mut fields, 1, b'o', self.path);
@@ -369,7 +369,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_call_is_laid_out_as_the_specification_says() {
-        let call = Call {
+        let call = MethodCall {
             path: "/o",
             interface: "i",
             member: "m",

@@ -49,7 +49,7 @@ impl Notifier {
     pub(crate) fn ready(&mut self, status: &str) {
         self.status = printable(status);
         self.owed = Owed::Ready;
-        self.settle();
+        self.retry();
     }
 
     /// There is something that systemd has not heard yet.
@@ -58,7 +58,7 @@ impl Notifier {
     }
 
     /// Says what systemd has not heard yet.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn retry(&mut self) {
         let status = NotifyState::Status(&self.status);
         let told = match self.owed {
             Owed::Nothing => return,
@@ -84,7 +84,7 @@ impl Notifier {
         if self.status != status {
             self.status = status;
             self.owed = self.owed.max(Owed::Status);
-            self.settle();
+            self.retry();
         }
     }
 

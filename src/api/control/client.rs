@@ -15,7 +15,7 @@ use crate::grpc::proto::control::control_client::ControlClient;
 use crate::grpc::proto::control::{DriverRequest, Handover, ReloadRequest, Status, StatusRequest};
 use crate::os::task::Task;
 use crate::os::text::printable;
-use crate::supervisor::Hand;
+use crate::supervisor::ManualAction;
 
 /// How long a client waits for the daemon to take its connection, and for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -94,15 +94,19 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) async fn by_hand(&mut self, hand: Hand, driver: &str) -> Result<(), ClientError> {
+    pub(crate) async fn by_hand(
+        &mut self,
+        hand: ManualAction,
+        driver: &str,
+    ) -> Result<(), ClientError> {
         let request = DriverRequest {
             driver: driver.to_owned(),
         };
         let control = &mut self.control;
         let done = match hand {
-            Hand::Reannounce => answer(&self.path, control.reannounce(request)).await,
-            Hand::Withdraw => answer(&self.path, control.withdraw(request)).await,
-            Hand::Publish => answer(&self.path, control.publish(request)).await,
+            ManualAction::Reannounce => answer(&self.path, control.reannounce(request)).await,
+            ManualAction::Withdraw => answer(&self.path, control.withdraw(request)).await,
+            ManualAction::Publish => answer(&self.path, control.publish(request)).await,
         };
         done.map(drop)
     }

@@ -139,7 +139,7 @@ async fn supervise(mut requests: mpsc::UnboundedReceiver<Report>, asked: Arc<Mut
                 drop(done.send(Ok(())));
                 "reload".to_owned()
             }
-            Request::Hand { hand, driver, done } => {
+            Request::ManualAction { hand, driver, done } => {
                 assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());
                 drop(done.send(Err(driver)));
                 format!("{hand:?}")

@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::time::{sleep, timeout};
 
 use super::caller::Caller;
-use super::door::{Door, Stream};
+use super::listener::{Listener, Stream};
 use super::page::Pages;
 use crate::os::task::Task;
 
@@ -42,9 +42,9 @@ impl Connections {
         }
     }
 
-    pub(super) async fn accept_from(&mut self, door: &Door) -> Infallible {
+    pub(super) async fn accept_from(&mut self, listener: &Listener) -> Infallible {
         loop {
-            match door.accept().await {
+            match listener.accept().await {
                 Ok((stream, caller)) => {
                     self.open.retain(|connection| !connection.is_finished());
                     if self.open.len() >= MOST {

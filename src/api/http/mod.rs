@@ -2,17 +2,17 @@
 
 mod caller;
 mod connection;
-mod door;
 #[cfg(test)]
 mod fuzz;
 mod landing;
+mod listener;
 mod page;
 
 use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, watch};
 
 use self::connection::Connections;
-use self::door::Door;
+use self::listener::Listener;
 use self::page::Pages;
 use crate::api::metrics::Metrics;
 use crate::config::Listen;
@@ -57,14 +57,14 @@ impl Server {
                 }
                 continue;
             };
-            let told = match Door::open(&listen).await {
-                Ok(door) => {
-                    tracing::info!(listen = %door, "http is served on {door}");
+            let told = match Listener::open(&listen).await {
+                Ok(listener) => {
+                    tracing::info!(listen = %listener, "http is served on {listener}");
                     self.tell(None);
                     let mut connections = Connections::new(self.pages.clone());
                     tokio::select! {
-                        never = connections.accept_from(&door) => match never {},
-                        told = self.told_otherwise(&listen, &door) => told,
+                        never = connections.accept_from(&listener) => match never {},
+                        told = self.told_otherwise(&listen, &listener) => told,
                     }
                 }
                 Err(error) => {
@@ -79,10 +79,14 @@ impl Server {
     }
 
     /// Returns when it is to be served elsewhere, or when its place was taken away.
-    async fn told_otherwise(&mut self, listen: &Listen, door: &Door) -> Result<(), RecvError> {
+    async fn told_otherwise(
+        &mut self,
+        listen: &Listen,
+        listener: &Listener,
+    ) -> Result<(), RecvError> {
         loop {
             self.attend().await?;
-            if self.wanted.borrow_and_update().as_ref() != Some(listen) || !door.is_in_place() {
+            if self.wanted.borrow_and_update().as_ref() != Some(listen) || !listener.is_in_place() {
                 return Ok(());
             }
         }

@@ -13,7 +13,7 @@ use super::unit_file::{command_line, commands};
 use super::{NdrError, NdrFlags};
 use crate::cli::args::{Args, Command, ImportOptions};
 use crate::cli::exit::Exit;
-use crate::config::{self, ConfigError, Entry, Origin, Overrides, Provenance, Sources};
+use crate::config::{self, ConfigError, ExplainedKey, Origin, Overrides, Provenance, Sources};
 
 /// Where systemd has units, those of the administrator first.
 const UNIT_DIRECTORIES: [&str; 5] = [
@@ -190,7 +190,7 @@ fn text(path: &Path) -> String {
 }
 
 /// The values that the command gives, as a file; the others have their defaults.
-fn toml(source: &str, entries: &[Entry], notes: &[String]) -> String {
+fn toml(source: &str, entries: &[ExplainedKey], notes: &[String]) -> String {
     let mut toml = format!("# What node-driver-registrar was told by {source}\n");
     for note in notes {
         toml += &format!("# {note}\n");

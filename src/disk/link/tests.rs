@@ -98,7 +98,10 @@ fn what_is_found_in_the_place_of_ours_is_not_ours() {
     let place = link_place(dir.path());
     come(&place.path);
     let made = place.made(Ok(()));
-    assert!(matches!(made, Err(Obstacle::Snatched)), "taken for ours");
+    assert!(
+        matches!(made, Err(Obstacle::RemovedAtOnce)),
+        "taken for ours"
+    );
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::throttle::Throttle;
-use crate::os::async_fd::polled;
+use crate::os::async_fd::async_fd;
 
 /// How often the queue is read before anything is looked at, which is about half of the longest that
 /// the kernel keeps. A storm may fill it as fast as it is read.
@@ -41,7 +41,7 @@ pub(super) struct Inotify {
 
 /// What happened.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Happening {
+pub(super) enum FsEvent {
     /// Something else is at this path now, or nothing.
     At(PathBuf),
     /// Events were lost.
@@ -71,7 +71,7 @@ impl Inotify {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
         let instance = Instance(Arc::new(inotify::Inotify::init(flags)?));
         Ok(Inotify {
-            instance: polled(instance, Interest::READABLE)?,
+            instance: async_fd(instance, Interest::READABLE)?,
             watches: HashMap::new(),
             paths: HashMap::new(),
             throttle: Throttle::new(),
@@ -132,7 +132,7 @@ impl Inotify {
     pub(super) async fn happenings(
         &mut self,
         matters: impl Fn(&Path) -> bool,
-    ) -> io::Result<BTreeSet<Happening>> {
+    ) -> io::Result<BTreeSet<FsEvent>> {
         let mut happenings = BTreeSet::new();
         while happenings.is_empty() {
             self.throttle.rest().await;
@@ -167,11 +167,11 @@ impl Inotify {
         &mut self,
         events: Vec<InotifyEvent>,
         matters: impl Fn(&Path) -> bool,
-        happenings: &mut BTreeSet<Happening>,
+        happenings: &mut BTreeSet<FsEvent>,
     ) {
         for event in events {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                happenings.insert(Happening::Lost);
+                happenings.insert(FsEvent::Lost);
                 continue;
             }
             let Some(directories) = self.paths.get(&event.wd) else {
@@ -182,7 +182,7 @@ impl Inotify {
                 None => directory.clone(),
             });
             let at = at.filter(|path| matters(path));
-            happenings.extend(at.map(Happening::At));
+            happenings.extend(at.map(FsEvent::At));
             // The kernel has let go of it: the directory is gone, or what it is on was unmounted.
             if event.mask.contains(AddWatchFlags::IN_IGNORED)
                 && let Some(directories) = self.paths.remove(&event.wd)

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use tokio::time::Instant;
 
 use self::apart::Apart;
-use self::inotify::{Happening, Inotify};
+use self::inotify::{FsEvent, Inotify};
 use self::mounts::Mounts;
 use crate::disk::directory::{self, LET_US_READ, inode};
 use crate::disk::reach::Reach;
@@ -64,7 +64,7 @@ enum Armed {
 
 /// What changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Change<S> {
+pub(crate) enum WatchEvent<S> {
     Subjects(BTreeSet<S>),
     /// Events were lost: look at everything.
     Everything,
@@ -74,13 +74,13 @@ impl<S: Clone + Ord> Watcher<S> {
     /// A watcher that works even where inotify cannot be had: then it only polls.
     pub(crate) fn new(reach: Reach) -> Watcher<S> {
         let inotify = Inotify::new().inspect_err(
-            |error| tracing::warn!(%error, "inotify cannot be had, so changes are polled for"),
+            |error| tracing::warn!(%error, "inotify cannot be had, so changes are unwatched_paths for"),
         );
         Watcher {
             inotify: inotify.ok(),
             mounts: Mounts::new()
                 .inspect_err(
-                    |error| tracing::warn!(%error, "mounts cannot be watched, so they are polled for"),
+                    |error| tracing::warn!(%error, "mounts cannot be watched, so they are unwatched_paths for"),
                 )
                 .ok(),
             subjects: HashMap::new(),
@@ -161,7 +161,7 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 
     /// Waits for the next change. Cancel safe.
-    pub(crate) async fn changed(&mut self) -> Change<S> {
+    pub(crate) async fn changed(&mut self) -> WatchEvent<S> {
         loop {
             let (subjects, families) = (&self.subjects, &self.families);
             let matters = |path: &Path| {
@@ -174,7 +174,7 @@ impl<S: Clone + Ord> Watcher<S> {
                 set = self.apart.next() => {
                     let told = self.note_set(set);
                     if !told.is_empty() {
-                        return Change::Subjects(told);
+                        return WatchEvent::Subjects(told);
                     }
                     continue;
                 }
@@ -182,24 +182,24 @@ impl<S: Clone + Ord> Watcher<S> {
                     self.reach.read_mounts();
                     self.apart.forget();
                     if self.resync() {
-                        return Change::Everything;
+                        return WatchEvent::Everything;
                     }
                     continue;
                 }
             };
-            if happenings.contains(&Happening::Lost) {
+            if happenings.contains(&FsEvent::Lost) {
                 self.say_that_events_were_lost();
                 self.arm_all();
-                return Change::Everything;
+                return WatchEvent::Everything;
             }
             let mut told = BTreeSet::new();
             for happening in happenings {
-                if let Happening::At(path) = happening {
+                if let FsEvent::At(path) = happening {
                     self.note(&path, &mut told);
                 }
             }
             if !told.is_empty() {
-                return Change::Subjects(told);
+                return WatchEvent::Subjects(told);
             }
         }
     }
@@ -250,7 +250,7 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 
     /// Directories that exist and that inotify does not watch, so that only polling helps.
-    pub(crate) fn polled(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn unwatched_paths(&self) -> impl Iterator<Item = &Path> {
         self.armed(Armed::Refused)
     }
 
@@ -306,7 +306,7 @@ impl<S: Clone + Ord> Watcher<S> {
         if armed == Armed::Refused && self.directories.get(directory) != Some(&Armed::Refused) {
             tracing::warn!(
                 directory = %directory.display(),
-                "inotify has no watch left (fs.inotify.max_user_watches), so this directory is polled"
+                "inotify has no watch left (fs.inotify.max_user_watches), so this directory is unwatched_paths"
             );
         }
         if armed != Armed::Forbidden {
@@ -341,13 +341,13 @@ impl<S: Clone + Ord> Watcher<S> {
 async fn next_happenings(
     inotify: &mut Option<Inotify>,
     matters: impl Fn(&Path) -> bool,
-) -> BTreeSet<Happening> {
+) -> BTreeSet<FsEvent> {
     let Some(inotify) = inotify else {
         return pending().await;
     };
     inotify.happenings(matters).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "inotify cannot be read");
-        BTreeSet::from([Happening::Lost])
+        BTreeSet::from([FsEvent::Lost])
     })
 }
 
@@ -356,7 +356,7 @@ async fn next_mount(mounts: &mut Option<Mounts>) {
         return pending().await;
     };
     if let Err(error) = table.changed().await {
-        tracing::warn!(%error, "mounts cannot be watched any more, so they are polled for");
+        tracing::warn!(%error, "mounts cannot be watched any more, so they are unwatched_paths for");
         *mounts = None;
     }
 }

@@ -8,7 +8,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-use crate::os::async_fd::polled;
+use crate::os::async_fd::async_fd;
 
 /// Of the thread that opens it.
 const TABLE: &str = "/proc/thread-self/mountinfo";
@@ -25,7 +25,7 @@ pub(super) struct Mounts {
 impl Mounts {
     pub(super) fn new() -> io::Result<Mounts> {
         Ok(Mounts {
-            table: polled(File::open(TABLE)?, Interest::PRIORITY)?,
+            table: async_fd(File::open(TABLE)?, Interest::PRIORITY)?,
             next: Instant::now(),
         })
     }

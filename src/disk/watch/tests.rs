@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-async fn told(watcher: &mut Watcher<&'static str>) -> Change<&'static str> {
+async fn told(watcher: &mut Watcher<&'static str>) -> WatchEvent<&'static str> {
     timeout(Duration::from_secs(5), watcher.changed())
         .await
         .expect("no change was told")
@@ -23,7 +23,7 @@ async fn is_quiet_for(time: Duration, watcher: &mut Watcher<&'static str>) -> bo
 
 /// Events arrive in any number of pieces: takes them until `subject` was named.
 async fn hears_of(watcher: &mut Watcher<&'static str>, subject: &'static str) {
-    while told(watcher).await != Change::Subjects(BTreeSet::from([subject])) {}
+    while told(watcher).await != WatchEvent::Subjects(BTreeSet::from([subject])) {}
     while !is_quiet(watcher).await {}
 }
 
@@ -116,7 +116,7 @@ async fn says_that_everything_must_be_looked_at_when_events_were_lost() {
     // What comes after the overflow is not told, the end of a watch included.
     fs::remove_dir(root.path().join("a")).unwrap();
     fs::create_dir(root.path().join("a")).unwrap();
-    while told(&mut watcher).await != Change::Everything {}
+    while told(&mut watcher).await != WatchEvent::Everything {}
     while !is_quiet(&mut watcher).await {}
     fs::write(&path, "").unwrap();
     hears_of(&mut watcher, "driver").await;
@@ -143,11 +143,14 @@ async fn others_have_their_turn_while_the_queue_is_read() {
     // Once for the first event to come; each time more is a turn for everybody else.
     let mut waits = 0;
     let change = std::future::poll_fn(|context| {
-        let polled = changed.as_mut().poll(context);
-        waits += u32::from(polled.is_pending());
-        polled
+        let unwatched_paths = changed.as_mut().poll(context);
+        waits += u32::from(unwatched_paths.is_pending());
+        unwatched_paths
     });
-    assert_eq!(change.await, Change::Subjects(BTreeSet::from(["driver"])));
+    assert_eq!(
+        change.await,
+        WatchEvent::Subjects(BTreeSet::from(["driver"]))
+    );
     assert!(waits >= 4, "{waits}");
 }
 
@@ -161,7 +164,7 @@ async fn one_directory_under_two_paths_is_told_for_both() {
     watcher.follow(&root.path().join("b/csi.sock"), &"around");
     fs::write(root.path().join("a/csi.sock"), "").unwrap();
     let both = BTreeSet::from(["straight", "around"]);
-    assert_eq!(told(&mut watcher).await, Change::Subjects(both));
+    assert_eq!(told(&mut watcher).await, WatchEvent::Subjects(both));
     watcher.unfollow(&root.path().join("b/csi.sock"), &"around");
     fs::remove_file(root.path().join("a/csi.sock")).unwrap();
     hears_of(&mut watcher, "straight").await;
@@ -230,7 +233,7 @@ async fn tells_when_a_mount_hides_a_directory_and_when_it_shows_it_again() {
     let mut watcher = Watcher::new(Reach::default());
     watcher.follow(&near.join("csi.sock"), &"driver");
     mounts.tmpfs(&near, 10, 4096);
-    assert_eq!(told(&mut watcher).await, Change::Everything);
+    assert_eq!(told(&mut watcher).await, WatchEvent::Everything);
     fs::write(near.join("csi.sock"), "").unwrap();
     hears_of(&mut watcher, "driver").await;
     mounts.tmpfs(&far, 10, 4096);
@@ -254,7 +257,7 @@ async fn another_thread_watches_a_directory_that_may_hang() {
     watcher.follow(&directory.join("csi.sock"), &"driver");
     // What was there before the watch was set has to be looked at.
     hears_of(&mut watcher, "driver").await;
-    assert_eq!(watcher.polled().count(), 0);
+    assert_eq!(watcher.unwatched_paths().count(), 0);
     fs::write(directory.join("csi.sock"), "").unwrap();
     hears_of(&mut watcher, "driver").await;
     // A slow look that finds nothing new tells nobody.
@@ -304,7 +307,7 @@ async fn a_directory_that_may_not_be_read_is_not_polled_and_its_parent_tells_whe
         watcher.follow(&directory.join("csi.sock"), &"driver");
         assert!(!watcher.resync(), "nothing has changed");
     }
-    assert_eq!(watcher.polled().count(), 0);
+    assert_eq!(watcher.unwatched_paths().count(), 0);
     assert_eq!(watcher.forbidden().collect::<Vec<_>>(), [closed.as_path()]);
     mode(&closed, 0o755);
     hears_of(&mut watcher, "driver").await;

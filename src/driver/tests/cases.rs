@@ -10,7 +10,7 @@ use crate::disk::identity::Identity;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase::*;
-use crate::driver::{Calling, Driver, Event, Seen, Terms};
+use crate::driver::{AdvertisedInfo, Calling, Driver, Event, Seen};
 use crate::os::clock::Moment;
 
 #[test]
@@ -146,7 +146,7 @@ fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
 fn a_link_to_a_socket_that_others_serve_is_theirs_unless_it_was_ours_before() {
     for obstacle in [
         Obstacle::LiveOwner("pid 1".to_owned()),
-        Obstacle::Sibling("b".to_owned()),
+        Obstacle::NameTaken("b".to_owned()),
     ] {
         let mut theirs = Driver::new(None, terms());
         theirs.apply(Event::DriverAnswered(answer()), NOW);
@@ -242,7 +242,7 @@ fn an_announcement_by_hand_goes_with_its_link() {
 fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
     let mut tried = Tried::new(in_phase(WaitingForKubelet));
     tried.apply(Event::KubeletAsked(Some(KUBELET)), NOW);
-    let elsewhere = Terms {
+    let elsewhere = AdvertisedInfo {
         endpoint: "/f".into(),
         ..terms()
     };
@@ -294,7 +294,7 @@ fn other_terms_are_news_to_a_kubelet_that_has_refused() {
     let same = tried.driver.terms().clone();
     tried.driver.reconfigure(None, same, false, NOW);
     assert_eq!(tried.driver.phase(), Rejected);
-    let mended = Terms {
+    let mended = AdvertisedInfo {
         endpoint: "/f".into(),
         ..terms()
     };

@@ -2,11 +2,11 @@
 
 use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, letters, registered, terms};
 use crate::driver::phase::Phase::*;
-use crate::driver::{Calling, Driver, Event, Terms};
+use crate::driver::{AdvertisedInfo, Calling, Driver, Event};
 
 /// A sibling of another id, with a socket of its own, that answers under the same name.
 fn sibling() -> Tried {
-    let terms = Terms {
+    let terms = AdvertisedInfo {
         endpoint: "/f".into(),
         ..terms()
     };

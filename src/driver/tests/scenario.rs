@@ -7,7 +7,7 @@ use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::{Driver, Effect, Event, Terms};
+use crate::driver::{AdvertisedInfo, Driver, Effect, Event};
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -21,8 +21,8 @@ pub(super) const STRANGER: Process = Process {
 };
 pub(super) const NOW: Moment = Moment(1_000_000);
 
-pub(super) fn terms() -> Terms {
-    Terms {
+pub(super) fn terms() -> AdvertisedInfo {
+    AdvertisedInfo {
         endpoint: PathBuf::from("/e"),
         versions: vec!["1.0.0".to_owned()],
     }

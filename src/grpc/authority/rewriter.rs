@@ -21,12 +21,12 @@ use crate::grpc::frame::{
 pub(super) const ENOUGH_OUTPUT: usize = 16_384;
 
 pub(super) struct Rewriter {
-    state: State,
+    state: Reading,
     recoder: Recoder,
 }
 
 /// What the next byte belongs to.
-enum State {
+enum Reading {
     Preface {
         matched: usize,
     },
@@ -52,7 +52,7 @@ enum State {
 impl Rewriter {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Preface { matched: 0 },
+            state: Reading::Preface { matched: 0 },
             recoder: Recoder::new(),
         }
     }
@@ -63,16 +63,16 @@ impl Rewriter {
     /// On an error `output` still has everything that came before the fault, and every later call
     /// returns that error again.
     pub(super) fn feed(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, Malformed> {
-        if let State::Failed(malformed) = self.state {
+        if let Reading::Failed(malformed) = self.state {
             return Err(malformed);
         }
         let mut rest = input;
         while !rest.is_empty() && output.len() < ENOUGH_OUTPUT {
-            let state = std::mem::replace(&mut self.state, State::head(None));
+            let state = std::mem::replace(&mut self.state, Reading::head(None));
             match self.step(state, &mut rest, output) {
                 Ok(next) => self.state = next,
                 Err(malformed) => {
-                    self.state = State::Failed(malformed);
+                    self.state = Reading::Failed(malformed);
                     return Err(malformed);
                 }
             }
@@ -83,12 +83,12 @@ impl Rewriter {
     /// Takes at least one byte.
     fn step(
         &mut self,
-        state: State,
+        state: Reading,
         input: &mut &[u8],
         output: &mut Vec<u8>,
-    ) -> Result<State, Malformed> {
+    ) -> Result<Reading, Malformed> {
         match state {
-            State::Preface { matched } => {
+            Reading::Preface { matched } => {
                 let expected = &PREFACE[matched..];
                 let bytes = take_up_to(input, expected.len());
                 let same = expected.iter().zip(bytes).take_while(|(a, b)| a == b);
@@ -97,14 +97,14 @@ impl Rewriter {
                 if same < bytes.len() {
                     Err(Malformed::Preface)
                 } else if same < expected.len() {
-                    Ok(State::Preface {
+                    Ok(Reading::Preface {
                         matched: matched + same,
                     })
                 } else {
-                    Ok(State::head(None))
+                    Ok(Reading::head(None))
                 }
             }
-            State::Head {
+            Reading::Head {
                 mut bytes,
                 mut filled,
                 open,
@@ -113,7 +113,7 @@ impl Rewriter {
                 bytes[filled..filled + more.len()].copy_from_slice(more);
                 filled += more.len();
                 if filled < HEAD_LEN {
-                    return Ok(State::Head {
+                    return Ok(Reading::Head {
                         bytes,
                         filled,
                         open,
@@ -121,12 +121,12 @@ impl Rewriter {
                 }
                 self.head_arrived(bytes, open, output)
             }
-            State::Passing { left } => {
+            Reading::Passing { left } => {
                 let bytes = take_up_to(input, left);
                 output.extend_from_slice(bytes);
-                Ok(State::passing(left - bytes.len()))
+                Ok(Reading::passing(left - bytes.len()))
             }
-            State::Collecting {
+            Reading::Collecting {
                 head,
                 mut payload,
                 open,
@@ -134,7 +134,7 @@ impl Rewriter {
                 payload.extend_from_slice(take_up_to(input, head.length - payload.len()));
                 self.collect(head, payload, open, output)
             }
-            State::Failed(malformed) => Err(malformed),
+            Reading::Failed(malformed) => Err(malformed),
         }
     }
 
@@ -143,7 +143,7 @@ impl Rewriter {
         bytes: [u8; HEAD_LEN],
         open: Option<Block>,
         output: &mut Vec<u8>,
-    ) -> Result<State, Malformed> {
+    ) -> Result<Reading, Malformed> {
         let head = Head::parse(bytes);
         if head.length > MAX_PAYLOAD {
             return Err(Malformed::FrameTooLarge {
@@ -164,7 +164,7 @@ impl Rewriter {
             }),
             (_, None) => {
                 output.extend_from_slice(&bytes);
-                Ok(State::passing(head.length))
+                Ok(Reading::passing(head.length))
             }
         }
     }
@@ -176,9 +176,9 @@ impl Rewriter {
         payload: Vec<u8>,
         open: Option<Block>,
         output: &mut Vec<u8>,
-    ) -> Result<State, Malformed> {
+    ) -> Result<Reading, Malformed> {
         if payload.len() < head.length {
-            return Ok(State::Collecting {
+            return Ok(Reading::Collecting {
                 head,
                 payload,
                 open,
@@ -192,10 +192,10 @@ impl Rewriter {
             }
         };
         if !head.has(END_HEADERS) {
-            return Ok(State::head(Some(block)));
+            return Ok(Reading::head(Some(block)));
         }
         self.put_headers(&block, output)?;
-        Ok(State::head(None))
+        Ok(Reading::head(None))
     }
 
     fn put_headers(&mut self, block: &Block, output: &mut Vec<u8>) -> Result<(), Malformed> {
@@ -224,15 +224,15 @@ impl Rewriter {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let (payload, open) = match &self.state {
-            State::Head { open, .. } => (0, open.as_ref()),
-            State::Collecting { payload, open, .. } => (payload.capacity(), open.as_ref()),
+            Reading::Head { open, .. } => (0, open.as_ref()),
+            Reading::Collecting { payload, open, .. } => (payload.capacity(), open.as_ref()),
             _ => (0, None),
         };
         payload + open.map_or(0, |block| block.fragments.capacity())
     }
 }
 
-impl State {
+impl Reading {
     fn head(open: Option<Block>) -> Self {
         Self::Head {
             bytes: [0; HEAD_LEN],

@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 
-use self::session::{Desk, Visit};
+use self::session::{Endpoint, Session};
 use crate::disk::identity::Identity;
 use crate::grpc::authority::AuthorityStream;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
-use crate::grpc::server::{self, Busy, Limits, Peer, Reception};
+use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
 use crate::os::task::Task;
 
 /// A kubelet keeps its connection for up to two minutes between its two calls.
@@ -35,11 +35,20 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Serves `desk` on `listener`, which is bound to `socket`.
-    pub(crate) fn start(listener: UnixListener, socket: Identity, desk: Arc<Desk>) -> Service {
+    /// Serves `endpoint` on `listener`, which is bound to `socket`.
+    pub(crate) fn start(
+        listener: UnixListener,
+        socket: Identity,
+        endpoint: Arc<Endpoint>,
+    ) -> Service {
         let (retire, retired) = oneshot::channel();
         Service {
-            task: Task::spawn(server::serve(listener, LIMITS, Front { desk }, retired)),
+            task: Task::spawn(server::serve(
+                listener,
+                LIMITS,
+                RegistrationSessions { endpoint },
+                retired,
+            )),
             retire,
             socket,
         }
@@ -57,16 +66,16 @@ impl Service {
     }
 }
 
-struct Front {
-    desk: Arc<Desk>,
+struct RegistrationSessions {
+    endpoint: Arc<Endpoint>,
 }
 
-impl Reception for Front {
+impl MakeService for RegistrationSessions {
     type Io = AuthorityStream<UnixStream>;
-    type Service = RegistrationServer<Visit>;
+    type Service = RegistrationServer<Session>;
 
-    fn receive(&self, stream: UnixStream, peer: Peer, busy: Busy) -> (Self::Io, Self::Service) {
-        let visit = Visit::new(self.desk.clone(), peer, busy);
+    fn receive(&self, stream: UnixStream, peer: Peer, busy: Activity) -> (Self::Io, Self::Service) {
+        let visit = Session::new(self.endpoint.clone(), peer, busy);
         let service = RegistrationServer::new(visit).max_decoding_message_size(MESSAGE_LIMIT);
         (AuthorityStream::new(stream), service)
     }

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::agent::follows_links;
-use super::session::{Outcome, Visit};
+use super::session::{Outcome, Session};
 use crate::grpc::proto::registration::registration_server::Registration;
 use crate::grpc::proto::registration::{
     InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
@@ -18,7 +18,7 @@ use crate::os::text::printable;
 const WRITTEN: Duration = Duration::from_secs(1);
 
 #[async_trait]
-impl Registration for Visit {
+impl Registration for Session {
     async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
         match self.ask() {
             Some(info) => Ok(Response::new(info)),

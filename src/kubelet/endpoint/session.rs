@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::disk::identity::Identity;
 use crate::grpc::proto::registration::PluginInfo;
-use crate::grpc::server::{Busy, Peer};
+use crate::grpc::server::{Activity, Peer};
 
 /// A kubelet that has asked may be at work for two minutes (NodeGetInfo) and write to the API.
 const LONGEST_CALL: Duration = Duration::from_secs(150);
@@ -18,9 +18,9 @@ const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 
 /// What callers tell.
 #[derive(Debug)]
-pub(crate) enum Call {
+pub(crate) enum KubeletCall {
     /// Somebody asked who we are.
-    Asked { pid: Option<u32> },
+    KubeletAsking { pid: Option<u32> },
     /// A kubelet said how the registration went.
     Told(Box<Told>),
 }
@@ -31,7 +31,7 @@ pub(crate) struct Told {
     pub(crate) outcome: Outcome,
     pub(crate) pid: Option<u32>,
     /// What the same caller was told when it asked who we are.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<KubeletAsking>,
     /// It asked on another connection, which it has closed.
     pub(crate) apart: bool,
     /// The caller is known to register links that are there when it starts.
@@ -41,7 +41,7 @@ pub(crate) struct Told {
 
 /// A question of who we are, and the answer to it.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct KubeletAsking {
     /// The link as it was then.
     pub(crate) through: Option<Identity>,
     pub(crate) told: PluginInfo,
@@ -54,10 +54,10 @@ pub(crate) enum Outcome {
     Rejected(String),
 }
 
-/// One driver's registration desk.
-pub(crate) struct Desk {
-    tell: Box<dyn Fn(Call) + Send + Sync>,
-    /// An Asked is on its way; another would say nothing new.
+/// One driver's registration endpoint.
+pub(crate) struct Endpoint {
+    tell: Box<dyn Fn(KubeletCall) + Send + Sync>,
+    /// An KubeletAsking is on its way; another would say nothing new.
     asked: AtomicBool,
     offer: Mutex<Option<PluginInfo>>,
     link: Mutex<Option<Identity>>,
@@ -72,20 +72,20 @@ pub(crate) struct Desk {
 struct Left {
     pid: Option<u32>,
     at: Instant,
-    asked: Asked,
+    asked: KubeletAsking,
 }
 
 /// How far a caller has come.
 enum Progress {
     Arrived(Instant),
-    Asked(Instant, Asked),
+    KubeletAsking(Instant, KubeletAsking),
     /// It has told how it went, and leaves when it has its answer.
     Told,
 }
 
-impl Desk {
-    pub(crate) fn new(tell: impl Fn(Call) + Send + Sync + 'static) -> Desk {
-        Desk {
+impl Endpoint {
+    pub(crate) fn new(tell: impl Fn(KubeletCall) + Send + Sync + 'static) -> Endpoint {
+        Endpoint {
             tell: Box::new(tell),
             asked: AtomicBool::new(false),
             offer: Mutex::default(),
@@ -112,7 +112,7 @@ impl Desk {
     pub(crate) fn is_calling(&self, speaks_apart: impl Fn(u32) -> bool) -> bool {
         let connected = lock(&self.visits).values().any(|progress| match progress {
             Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
-            Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
+            Progress::KubeletAsking(at, _) => at.elapsed() < LONGEST_CALL,
             Progress::Told => false,
         });
         connected
@@ -131,7 +131,7 @@ impl Desk {
     /// A kubelet refuses the driver.
     #[cfg(test)]
     pub(crate) fn refuse(&self, heard: oneshot::Sender<()>) {
-        (self.tell)(Call::Told(Box::new(Told {
+        (self.tell)(KubeletCall::Told(Box::new(Told {
             outcome: Outcome::Rejected("no".to_owned()),
             pid: None,
             asked: None,
@@ -141,26 +141,26 @@ impl Desk {
         })));
     }
 
-    /// The last Asked has been taken in.
+    /// The last KubeletAsking has been taken in.
     pub(crate) fn took_asked(&self) {
         self.asked.store(false, Ordering::Release);
     }
 }
 
-/// One connection to the desk, from its start to its end.
-pub(crate) struct Visit {
-    desk: Arc<Desk>,
+/// One connection to the endpoint, from its start to its end.
+pub(crate) struct Session {
+    endpoint: Arc<Endpoint>,
     id: u64,
     peer: Peer,
-    busy: Busy,
+    busy: Activity,
 }
 
-impl Visit {
-    pub(crate) fn new(desk: Arc<Desk>, peer: Peer, busy: Busy) -> Visit {
-        let id = desk.next_visit.fetch_add(1, Ordering::Relaxed);
-        lock(&desk.visits).insert(id, Progress::Arrived(Instant::now()));
-        Visit {
-            desk,
+impl Session {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, peer: Peer, busy: Activity) -> Session {
+        let id = endpoint.next_visit.fetch_add(1, Ordering::Relaxed);
+        lock(&endpoint.visits).insert(id, Progress::Arrived(Instant::now()));
+        Session {
+            endpoint,
             id,
             peer,
             busy,
@@ -170,16 +170,17 @@ impl Visit {
     /// Answers who we are. The call counts as begun before the answer is out.
     pub(super) fn ask(&self) -> Option<PluginInfo> {
         self.busy.touch();
-        let offer = lock(&self.desk.offer).clone()?;
-        if let Some(progress @ Progress::Arrived(_)) = lock(&self.desk.visits).get_mut(&self.id) {
-            let asked = Asked {
-                through: lock(&self.desk.link).clone(),
+        let offer = lock(&self.endpoint.offer).clone()?;
+        if let Some(progress @ Progress::Arrived(_)) = lock(&self.endpoint.visits).get_mut(&self.id)
+        {
+            let asked = KubeletAsking {
+                through: lock(&self.endpoint.link).clone(),
                 told: offer.clone(),
             };
-            *progress = Progress::Asked(Instant::now(), asked);
+            *progress = Progress::KubeletAsking(Instant::now(), asked);
         }
-        if !self.desk.asked.swap(true, Ordering::AcqRel) {
-            (self.desk.tell)(Call::Asked { pid: self.peer.pid });
+        if !self.endpoint.asked.swap(true, Ordering::AcqRel) {
+            (self.endpoint.tell)(KubeletCall::KubeletAsking { pid: self.peer.pid });
         }
         Some(offer)
     }
@@ -187,17 +188,17 @@ impl Visit {
     /// Passes on how it went; the receiver resolves when that has been written down.
     pub(super) fn tell(&self, outcome: Outcome, follows_links: bool) -> oneshot::Receiver<()> {
         self.busy.touch();
-        let progress = lock(&self.desk.visits).insert(self.id, Progress::Told);
+        let progress = lock(&self.endpoint.visits).insert(self.id, Progress::Told);
         // What it was told on another connection counts as if it had been this one.
-        let left = lock(&self.desk.left).take_if(|left| left.pid == self.peer.pid);
+        let left = lock(&self.endpoint.left).take_if(|left| left.pid == self.peer.pid);
         let (asked, apart) = match (progress, left) {
-            (Some(Progress::Asked(_, asked)), _) => (Some(asked), false),
+            (Some(Progress::KubeletAsking(_, asked)), _) => (Some(asked), false),
             (_, Some(left)) => (Some(left.asked), true),
             (_, None) => (None, false),
         };
         let (heard, written) = oneshot::channel();
         let pid = self.peer.pid;
-        (self.desk.tell)(Call::Told(Box::new(Told {
+        (self.endpoint.tell)(KubeletCall::Told(Box::new(Told {
             outcome,
             pid,
             asked,
@@ -209,12 +210,12 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for Session {
     fn drop(&mut self) {
-        let progress = lock(&self.desk.visits).remove(&self.id);
-        if let Some(Progress::Asked(at, asked)) = progress {
+        let progress = lock(&self.endpoint.visits).remove(&self.id);
+        if let Some(Progress::KubeletAsking(at, asked)) = progress {
             let pid = self.peer.pid;
-            *lock(&self.desk.left) = Some(Left { pid, at, asked });
+            *lock(&self.endpoint.left) = Some(Left { pid, at, asked });
         }
     }
 }

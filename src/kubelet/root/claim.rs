@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use super::{DEFAULT, KubeletRoot, Why};
+use super::{DEFAULT, KubeletRoot, RootSource};
 use crate::os::go_flags::flag;
 
 /// How much is read of a file that a kubelet's command line names.
@@ -59,7 +59,7 @@ impl Claim {
     pub(super) fn root(&self, is_believed: bool) -> KubeletRoot {
         let (pid, program) = (self.pid, self.program.clone());
         if let Some(path) = root_flag(&program, &self.arguments, is_believed) {
-            let why = Why::Flag { pid, program };
+            let why = RootSource::Flag { pid, program };
             return KubeletRoot { path, why };
         }
         if is_believed
@@ -67,13 +67,13 @@ impl Claim {
             && let Some(file) = flag(&self.arguments, "config").and_then(absolute)
             && let Some(path) = in_config_file(&self.process, &file)
         {
-            let why = Why::ConfigFile { pid, file };
+            let why = RootSource::ConfigFile { pid, file };
             return KubeletRoot { path, why };
         }
         let wrapper = WRAPPERS.iter().find(|(name, _)| *name == program);
         KubeletRoot {
             path: wrapper.map_or(DEFAULT, |(_, root)| root).into(),
-            why: Why::Program { pid, program },
+            why: RootSource::Program { pid, program },
         }
     }
 }

@@ -91,7 +91,7 @@ fn each_well_known_directory_is_found_by_what_a_kubelet_makes_in_it() {
         }
         // Drivers make this one.
         let system = System::new().directory(&format!("{root}/plugins"));
-        assert_eq!(system.find().why, Why::Default);
+        assert_eq!(system.find().why, RootSource::Default);
     }
 }
 
@@ -214,7 +214,7 @@ fn a_kubelet_goes_before_a_program_around_one_and_others_do_not_count() {
         .process(9, &[]);
     assert_eq!(
         system.find().why,
-        Why::Program {
+        RootSource::Program {
             pid: 4,
             program: "kubelet".to_owned()
         }
@@ -265,7 +265,7 @@ fn a_process_with_other_mounts_other_pids_or_an_open_program_is_not_believed() {
         if !exe.is_symlink() {
             fs::set_permissions(exe, fs::Permissions::from_mode(0o757)).unwrap();
         }
-        assert_eq!(system.find().why, Why::Default);
+        assert_eq!(system.find().why, RootSource::Default);
         let found = system.running();
         assert!(!found[0].is_believed);
         assert_eq!(found[0].root.path, Path::new("/x"));
@@ -301,19 +301,19 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
         .process(8, &["kubelet", "--root-dir=/b"]);
     system.has(DEFAULT, "/a (kubelet, pid 7");
     system.has(DEFAULT, "and /b (kubelet, pid 8");
-    let known = |why: Why| {
+    let known = |why: RootSource| {
         let path = PathBuf::from("/known");
         Some(KubeletRoot { path, why })
     };
     let proc = system.0.path().join("proc");
     let find = |called, known| find_in(&proc, system.0.path(), called, known, Vec::new);
-    let found = find(known(Why::Before), None);
+    let found = find(known(RootSource::Before), None);
     assert_eq!(found.path, Path::new("/known"));
-    assert!(matches!(found.why, Why::Disputed(_)));
-    let found = find(None, known(Why::Default));
+    assert!(matches!(found.why, RootSource::Disputed(_)));
+    let found = find(None, known(RootSource::Default));
     assert_eq!(found.path, Path::new("/known"));
     // Whoever has told us how a registration went needs nobody else's word.
-    let called = known(Why::Called { pid: 9 });
+    let called = known(RootSource::Called { pid: 9 });
     assert_eq!(find(called.clone(), None), called.unwrap());
     // What is said is not weighed against what is not.
     let system = System::new()

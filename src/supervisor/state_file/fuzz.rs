@@ -71,10 +71,10 @@ impl Scene {
         let path = self.dir.path().join("state.json");
         let text = replaced(input, THIS_BOOT.as_bytes(), self.boot.as_bytes());
         fs::write(&path, &text).unwrap();
-        let state = match State::read(&path) {
+        let state = match SavedState::read(&path) {
             Ok(state) => state,
             Err(why) => {
-                assert_eq!(State::load(&path), None);
+                assert_eq!(SavedState::load(&path), None);
                 let why = why.to_string();
                 return why
                     .chars()
@@ -97,7 +97,7 @@ impl Scene {
         }
         let copy = self.dir.path().join("copy.json");
         state.save(&copy).unwrap();
-        assert_eq!(State::load(&copy).as_ref(), Some(&state));
+        assert_eq!(SavedState::load(&copy).as_ref(), Some(&state));
         format!("{}", state.drivers.len().min(3))
     }
 

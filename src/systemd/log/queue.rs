@@ -31,16 +31,16 @@ const STACK: usize = 256 * 1024;
 
 /// The layer that takes lines in.
 pub(super) struct Queue {
-    entries: SyncSender<Entry>,
+    entries: SyncSender<QueuedLine>,
     lost: Arc<AtomicU64>,
 }
 
 /// Waits for the last lines when it is dropped, which the end of the process would cut off.
 pub(super) struct Flush {
-    entries: SyncSender<Entry>,
+    entries: SyncSender<QueuedLine>,
 }
 
-enum Entry {
+enum QueuedLine {
     Line(Line),
     /// All before it are written when this is dropped.
     Flush(Sender<()>),
@@ -74,7 +74,7 @@ where
 }
 
 fn write<S: Subscriber>(
-    entries: &Receiver<Entry>,
+    entries: &Receiver<QueuedLine>,
     lost: &AtomicU64,
     open: impl Fn() -> io::Result<S>,
 ) {
@@ -90,7 +90,7 @@ fn write<S: Subscriber>(
             entry => entry.ok(),
         };
         match entry {
-            Some(Entry::Line(line)) => {
+            Some(QueuedLine::Line(line)) => {
                 if writer.is_none() {
                     writer = open().ok();
                 }
@@ -99,7 +99,7 @@ fn write<S: Subscriber>(
                     None => count(lost),
                 }
             }
-            Some(Entry::Flush(done)) => drop(done),
+            Some(QueuedLine::Flush(done)) => drop(done),
             None => return,
         }
     }
@@ -122,7 +122,7 @@ fn count(lost: &AtomicU64) {
 
 impl<S: Subscriber> Layer<S> for Queue {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let entry = Entry::Line(Line::of(event));
+        let entry = QueuedLine::Line(Line::of(event));
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
             self.entries.try_send(entry)
         {
@@ -135,7 +135,7 @@ impl Drop for Flush {
     fn drop(&mut self) {
         let (done, waiting) = channel();
         let deadline = Instant::now() + LAST_WORDS;
-        let mut last = Entry::Flush(done);
+        let mut last = QueuedLine::Flush(done);
         // While the queue is full, the log may still take what is in it.
         while let Err(TrySendError::Full(entry)) = self.entries.try_send(last) {
             if Instant::now() >= deadline {

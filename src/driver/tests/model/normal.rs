@@ -1,7 +1,7 @@
 //! Makes equal situations equal, so that the search meets each only once.
 
 use crate::disk::identity::Identity;
-use crate::driver::{Contact, Driver, Registration, Standing};
+use crate::driver::{Driver, DriverState, Registration, RegistrationState};
 use crate::os::clock::Moment;
 
 impl Driver {
@@ -18,14 +18,14 @@ impl Driver {
         self.changes.normalise(&time);
         self.not_before = self.not_before.map(&time);
         self.held_until = self.held_until.map(&time);
-        if let Contact::Silent { since, .. } = &mut self.contact {
+        if let DriverState::Silent { since, .. } = &mut self.contact {
             *since = time(Moment::default());
         }
-        if let Standing::Registered(Registration {
+        if let RegistrationState::Registered(Registration {
             kubelet: Some(process),
             ..
         })
-        | Standing::Rejected {
+        | RegistrationState::Rejected {
             kubelet: Some(process),
             ..
         } = &mut self.standing

@@ -2,10 +2,10 @@
 
 use super::{Missing, News, PLACES, World, Written, as_node, process};
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::tests::scenario::terms;
-use crate::driver::{Calling, Driver, Event, Seen, Terms};
+use crate::driver::{AdvertisedInfo, Calling, Driver, Event, Seen};
 
 impl World {
     pub(super) fn we_end(&mut self) {
@@ -89,7 +89,7 @@ impl World {
     fn sweep(&mut self, kept: Option<u32>) -> Result<(), String> {
         let ours = self.disk.our_links().into_keys();
         for slot in ours.filter(|slot| Some(*slot) != kept) {
-            self.must_not_stand(Slot(slot))?;
+            self.must_not_stand(LinkAlias(slot))?;
             self.disk.links.remove(&slot);
             self.kubelet_sees(slot, Change::Removed);
         }
@@ -167,8 +167,8 @@ impl World {
 }
 
 /// The socket's path is the place.
-fn terms_at(place: usize) -> Terms {
-    Terms {
+fn terms_at(place: usize) -> AdvertisedInfo {
+    AdvertisedInfo {
         endpoint: place.to_string().into(),
         ..terms()
     }

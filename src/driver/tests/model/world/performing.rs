@@ -2,7 +2,7 @@
 
 use super::{LinkFile, Missing, PLACES, World, Written};
 use crate::disk::identity::Identity;
-use crate::disk::layout::Slot;
+use crate::disk::layout::LinkAlias;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::{Driver, Effect, Event};
@@ -76,7 +76,7 @@ impl World {
                 us[place].can_take_over() && self.missing != Some(Missing::HandingTheNameOver);
             match us[1 - place].give_up_name(can_take_over) {
                 Some(estate) => us[place].inherit(estate, self.now),
-                None => return Event::SocketBlocked(Obstacle::Sibling("other".to_owned())),
+                None => return Event::SocketBlocked(Obstacle::NameTaken("other".to_owned())),
             }
             self.write();
         }
@@ -85,7 +85,7 @@ impl World {
         Event::SocketServed(Identity::numbered(socket))
     }
 
-    pub(super) fn publish(&mut self, slot: Slot) -> Result<Option<Event>, String> {
+    pub(super) fn publish(&mut self, slot: LinkAlias) -> Result<Option<Event>, String> {
         self.must_listen()?;
         match self.disk.links.get(&slot.0) {
             Some(LinkFile::Ours(link)) => Ok(Some(Event::LinkPublished(Identity::numbered(*link)))),
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    pub(super) fn announce(&mut self, slot: Slot) -> Result<Option<Event>, String> {
+    pub(super) fn announce(&mut self, slot: LinkAlias) -> Result<Option<Event>, String> {
         self.must_listen()?;
         if let Some(LinkFile::Foreign { alive: true }) = self.disk.links.get(&slot.0) {
             return Ok(Some(Event::LinkBlocked(Obstacle::LiveOwner(
@@ -130,7 +130,7 @@ impl World {
 
     /// A link is neither made anew nor taken away while a yes that we have heard stands for the
     /// driver as it is.
-    pub(super) fn must_not_stand(&self, slot: Slot) -> Result<(), String> {
+    pub(super) fn must_not_stand(&self, slot: LinkAlias) -> Result<(), String> {
         let Some(kubelet) = &self.kubelet else {
             return Ok(());
         };
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    pub(super) fn make_link(&mut self, slot: Slot) -> Event {
+    pub(super) fn make_link(&mut self, slot: LinkAlias) -> Event {
         let link = self.new_number();
         self.put_link(slot.0, LinkFile::Ours(link));
         Event::LinkPublished(Identity::numbered(link))

@@ -27,7 +27,7 @@ use crate::disk::obstacle::Obstacle;
 const MODE: u32 = 0o666;
 
 /// A listening socket, taken away when it is dropped.
-pub(super) enum Door {
+pub(super) enum Listener {
     Tcp(TcpListener, SocketAddr),
     Unix {
         listener: UnixListener,
@@ -61,18 +61,18 @@ pub(super) enum DoorError {
     Mode { path: PathBuf, source: io::Error },
 }
 
-impl Door {
-    pub(super) async fn open(listen: &Listen) -> Result<Door, DoorError> {
+impl Listener {
+    pub(super) async fn open(listen: &Listen) -> Result<Listener, DoorError> {
         match listen {
             Listen::Tcp(address) => match bind(*address).await {
-                Ok(listener) => Ok(Door::Tcp(listener, *address)),
+                Ok(listener) => Ok(Listener::Tcp(listener, *address)),
                 Err(source) => Err(refused(*address, source)),
             },
-            Listen::Unix(path) => Door::at(path),
+            Listen::Unix(path) => Listener::at(path),
         }
     }
 
-    fn at(path: &Path) -> Result<Door, DoorError> {
+    fn at(path: &Path) -> Result<Listener, DoorError> {
         let directory = directory::of(path);
         let place = SocketPlace {
             path: path.to_owned(),
@@ -92,7 +92,7 @@ impl Door {
                     )),
                     other => other,
                 })?;
-        Ok(Door::Unix {
+        Ok(Listener::Unix {
             listener,
             identity: open_to_all(path, &bound).map_err(|source| DoorError::Mode {
                 path: path.to_owned(),
@@ -105,15 +105,15 @@ impl Door {
     /// Whether who comes finds it: anybody may have deleted a socket's file.
     pub(super) fn is_in_place(&self) -> bool {
         match self {
-            Door::Tcp(..) => true,
-            Door::Unix { path, identity, .. } => identity.is_at(path),
+            Listener::Tcp(..) => true,
+            Listener::Unix { path, identity, .. } => identity.is_at(path),
         }
     }
 
     pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Caller)> {
         Ok(match self {
-            Door::Tcp(listener, _) => with_caller(listener.accept().await?.0),
-            Door::Unix { listener, .. } => with_caller(listener.accept().await?.0),
+            Listener::Tcp(listener, _) => with_caller(listener.accept().await?.0),
+            Listener::Unix { listener, .. } => with_caller(listener.accept().await?.0),
         })
     }
 }
@@ -164,9 +164,9 @@ fn refused(address: SocketAddr, source: io::Error) -> DoorError {
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     fn drop(&mut self) {
-        if let Door::Unix { path, identity, .. } = self
+        if let Listener::Unix { path, identity, .. } = self
             && let Err(error) = remove(path, identity)
         {
             tracing::warn!(%error, path = %path.display(), "cannot remove the http socket");
@@ -174,11 +174,11 @@ impl Drop for Door {
     }
 }
 
-impl fmt::Display for Door {
+impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Door::Tcp(_, address) => write!(f, "{address}"),
-            Door::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+            Listener::Tcp(_, address) => write!(f, "{address}"),
+            Listener::Unix { path, .. } => write!(f, "unix:{}", path.display()),
         }
     }
 }

@@ -11,8 +11,8 @@ from pathlib import Path
 END = "<!-- end -->\n"
 EVENTS = "<!-- events on a real kubelet: written by tests/kubelet/run with UPDATE_DOCS=1 -->\n"
 CASES = "<!-- plugins_registry: written by tests/kubelet/run with UPDATE_DOCS=1 -->\n"
-# The table that tests/survival writes; its first column of figures is for kubelets before 1.25.
-COUNTS = "<!-- counts: written by tests/survival with UPDATE_DOCS=1 -->\n"
+# The table that tests/matrix writes; its first column of figures is for kubelets before 1.25.
+COUNTS = "<!-- counts: written by tests/matrix with UPDATE_DOCS=1 -->\n"
 # Rows of that table that the real kubelet does not have: what only a fault in the test kubelet or a setting of
 # the driver's server brings about, and what has another row here.
 NOT_HERE = {
@@ -83,7 +83,7 @@ def documented(real, path):
         if words in NOT_HERE:
             continue
         seen = " / ".join(map(str, real["rows"].get(words, {}).get("cost", ["not tried"])))
-        yield f"{words}: in the matrix of tests/survival", None if seen == figures else f"{seen}, not {figures}"
+        yield f"{words}: in the matrix of tests/matrix", None if seen == figures else f"{seen}, not {figures}"
 
 
 def between(docs, begin, end):

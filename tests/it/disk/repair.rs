@@ -1,0 +1,151 @@
+//! What somebody takes away or changes is put back.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use bed::{Layout, eventually, never};
+
+use crate::scene::base::{A_WHILE, NAME, SOON, Scene, in_both_layouts, is_alive, is_nothing};
+
+#[test]
+fn a_link_that_is_removed_comes_back_and_is_registered_again() {
+    in_both_layouts(|layout| {
+        let (scene, _driver, kubelet) = Scene::registered(layout);
+        fs::remove_file(scene.node.link(NAME)).unwrap();
+        scene.wait_published(NAME);
+        let repaired =
+            |status: &bed::DriverStatus| status.registrations == 2 && status.phase == "registered";
+        let status = scene
+            .registrar
+            .wait_driver("registered again", NAME, SOON, repaired);
+        assert_eq!(status.link_repairs, 1);
+        assert!(kubelet.registered().contains_key(NAME));
+    });
+}
+
+#[test]
+fn a_link_that_is_changed_to_lead_elsewhere_is_put_right() {
+    in_both_layouts(|layout| {
+        let (scene, _driver) = Scene::published(layout);
+        let staged = scene.node.root().join("staged");
+        symlink("/nowhere", &staged).unwrap();
+        fs::rename(&staged, scene.node.link(NAME)).unwrap();
+        scene.wait_published(NAME);
+    });
+}
+
+#[test]
+fn the_very_link_made_by_somebody_else_is_kept_and_registered_again() {
+    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    let staged = scene.node.root().join("staged");
+    symlink(scene.target(NAME), &staged).unwrap();
+    fs::rename(&staged, scene.node.link(NAME)).unwrap();
+    let again = |status: &bed::DriverStatus| status.registrations >= 2;
+    scene
+        .registrar
+        .wait_driver("registered again", NAME, SOON, again);
+    scene.phase(NAME, "registered");
+}
+
+#[test]
+fn a_link_that_is_touched_ends_registered() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let link = scene.node.link(NAME);
+    assert!(
+        Command::new("touch")
+            .arg("-h")
+            .arg(&link)
+            .status()
+            .unwrap()
+            .success()
+    );
+    scene.wait_published(NAME);
+    scene.phase(NAME, "registered");
+    kubelet.wait_registered(NAME, SOON);
+}
+
+#[test]
+fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
+    in_both_layouts(|layout| {
+        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let socket = scene.node.reg_socket(NAME);
+        let mark = kubelet.mark();
+        fs::remove_file(&socket).unwrap();
+        scene.wait_published(NAME);
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
+        eventually("mode 0600 again", SOON, || {
+            let mode = fs::metadata(&socket).map_err(|error| error.to_string())?;
+            let mode = mode.permissions().mode() & 0o777;
+            (mode == 0o600).then_some(()).ok_or(format!("{mode:o}"))
+        });
+        scene.wait_published(NAME);
+        scene.phase(NAME, "registered");
+        crate::scene::base::nothing_since(&kubelet, mark);
+    });
+}
+
+#[test]
+fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
+    let (scene, driver) = Scene::published(Layout::TwoDirectories);
+    let directory = scene.node.registry_dir();
+    let aside = scene.node.root().join("aside");
+    for _ in 0..2 {
+        fs::rename(&directory, &aside).unwrap();
+        fs::remove_dir_all(&aside).unwrap();
+        scene.wait_published(NAME);
+    }
+    let mode = fs::metadata(&directory).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    // And its parents.
+    fs::rename(scene.node.root().join("vdata"), &aside).unwrap();
+    let (place, gone) = (scene.node.reg_socket(NAME), driver.path().to_owned());
+    eventually("the socket is back", SOON, || is_alive(&place));
+    assert!(is_nothing(&gone));
+}
+
+#[test]
+fn the_kubelets_directory_is_waited_for_and_never_made() {
+    in_both_layouts(|layout| {
+        let mut scene = Scene::new(layout, &[NAME], "");
+        let root = scene.node.kubelet_root();
+        fs::remove_dir_all(&root).unwrap();
+        let _driver = scene.node.driver(NAME);
+        scene.registrar.start();
+        let registry = scene.node.kubelet_registry_dir();
+        let words = format!("{} is missing", registry.display());
+        scene.reason(NAME, "waiting-for-kubelet", &words);
+        never("it is made", A_WHILE, || !is_nothing(&root));
+        fs::create_dir(&root).unwrap();
+        never("it is made", A_WHILE, || !is_nothing(&registry));
+        fs::create_dir(&registry).unwrap();
+        scene.wait_published(NAME);
+    });
+}
+
+#[test]
+fn a_kubelet_that_comes_later_finds_the_link() {
+    in_both_layouts(|layout| {
+        let mut scene = Scene::new(layout, &[NAME], "");
+        fs::remove_dir_all(scene.node.kubelet_root()).unwrap();
+        let _driver = scene.node.driver(NAME);
+        scene.registrar.start();
+        scene.reason(NAME, "waiting-for-kubelet", "is missing");
+        let kubelet = scene.node.kubelet();
+        kubelet.wait_registered(NAME, SOON);
+        scene.phase(NAME, "registered");
+    });
+}
+
+#[test]
+fn a_kubelets_directory_that_is_made_anew_gets_its_link_again() {
+    in_both_layouts(|layout| {
+        let (scene, _driver) = Scene::published(layout);
+        // Moved rather than removed: the link would be put back while the directory is emptied.
+        let aside = scene.node.root().join("aside");
+        fs::rename(scene.node.kubelet_registry_dir(), &aside).unwrap();
+        scene.reason(NAME, "waiting-for-kubelet", "is missing");
+        fs::create_dir(scene.node.kubelet_registry_dir()).unwrap();
+        scene.wait_published(NAME);
+    });
+}

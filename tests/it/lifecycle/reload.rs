@@ -1,0 +1,248 @@
+//! A changed configuration, applied while the drivers stay.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bed::kubelet::{Event, Mark};
+use bed::{Behaviour, DriverStatus, Layout, TestKubelet};
+
+use crate::scene::base::{KEEP, NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, stderr};
+
+/// The kubelet has neither taken this driver away nor registered it anew.
+#[track_caller]
+fn untouched(kubelet: &TestKubelet, mark: Mark, driver: &str) {
+    let touched = kubelet.events_since(mark, |event| {
+        matches!(event, Event::Register { name, .. } | Event::Deregister { name, .. }
+            if name == driver)
+    });
+    assert!(touched.is_empty(), "{touched:?}");
+}
+
+/// Names another registry_dir in the configuration, and reloads.
+fn move_registry(scene: &Scene) -> PathBuf {
+    let old = scene.node.registry_dir();
+    let new = scene.node.root().join("moved/plugins_registry");
+    let config = scene.node.default_config(&[NAME]);
+    scene
+        .node
+        .write_config(&config.replace(&format!("{old:?}"), &format!("{new:?}")));
+    scene.registrar.succeed(&["reload"]);
+    new
+}
+
+#[test]
+fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
+    in_both_layouts(|layout| {
+        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let mark = kubelet.mark();
+        let _other = scene.node.driver(OTHER);
+        scene.node.write_default_config(&[NAME, OTHER], "");
+        scene.registrar.succeed(&["reload"]);
+        kubelet.wait_registered(OTHER, SOON);
+        scene.node.write_default_config(&[NAME], "");
+        scene.registrar.succeed(&["reload"]);
+        assert!(is_nothing(&scene.node.link(OTHER)));
+        assert!(is_nothing(&scene.node.reg_socket(OTHER)));
+        kubelet.wait_deregistered(OTHER, SOON);
+        assert_eq!(scene.registrar.status().unwrap().drivers.len(), 1);
+        scene.phase(NAME, "registered");
+        untouched(&kubelet, mark, NAME);
+    });
+}
+
+#[test]
+fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let new = move_registry(&scene);
+    let socket = new.join(format!("{NAME}-reg.sock"));
+    bed::eventually("the link leads to the new one", SOON, || {
+        std::fs::read_link(scene.node.link(NAME)).is_ok_and(|target| target == socket)
+    });
+    assert!(is_nothing(&scene.node.reg_socket(NAME)));
+    scene.phase(NAME, "registered");
+    kubelet.wait_registered(NAME, SOON);
+    bed::wire::get_info(&socket).unwrap();
+}
+
+#[test]
+fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
+    let (scene, driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let mark = kubelet.mark();
+    let quiet = "[defaults]\nretry_max = \"1s\"\nrequest_timeout = \"2s\"\n";
+    scene.node.write_default_config(&[NAME], quiet);
+    scene.registrar.succeed(&["reload"]);
+    scene.reason(NAME, "registered", "by the kubelet");
+    scene.wait_published(NAME);
+    crate::scene::base::nothing_since(&kubelet, mark);
+    // The same socket by another path: the kubelet must hear of it.
+    let endpoint = scene.node.root().join("by-another-path.sock");
+    std::os::unix::fs::symlink(driver.path(), &endpoint).unwrap();
+    let loud = format!("[drivers.{NAME:?}]\nendpoint = {endpoint:?}\n");
+    scene.node.write_default_config(&[], &loud);
+    scene.registrar.succeed(&["reload"]);
+    bed::eventually("the new endpoint", SOON, || {
+        kubelet.registered().get(NAME) == Some(&endpoint.display().to_string())
+    });
+    scene.phase(NAME, "registered");
+    drop(driver);
+}
+
+#[test]
+fn a_bad_configuration_is_refused_and_changes_nothing() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let mark = kubelet.mark();
+    let before = scene.registrar.status().unwrap();
+    for (bad, words) in [
+        ("no_such_key = 1\n", "no_such_key"),
+        ("[drivers.\"a\"]\ncsi_socket = \"relative\"\n", "csi_socket"),
+        ("[broken\n", "config.toml"),
+    ] {
+        scene.node.write_config(bad);
+        let output = scene.registrar.run_cli(["reload"]);
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
+        assert_eq!(scene.registrar.status().unwrap(), before);
+    }
+    crate::scene::base::nothing_since(&kubelet, mark);
+}
+
+/// Longer than any header of a message may be.
+#[test]
+fn a_long_list_of_faults_is_told_whole() {
+    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    let directory = scene.node.config_file().with_extension("d");
+    std::fs::create_dir(&directory).unwrap();
+    for number in 0..300 {
+        let file = directory.join(format!("{number:03}.toml"));
+        std::fs::write(file, format!("no_such_key_{number} = \"a\"\n")).unwrap();
+    }
+    let output = scene.registrar.run_cli(["reload"]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    for number in [0, 150, 299] {
+        let key = format!("no_such_key_{number}");
+        assert!(stderr(&output).contains(&key), "{key}: {output:?}");
+    }
+}
+
+#[test]
+fn a_hangup_does_the_same() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let mark = kubelet.mark();
+    let _other = scene.node.driver(OTHER);
+    scene.node.write_default_config(&[NAME, OTHER], "");
+    scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
+    kubelet.wait_registered(OTHER, SOON);
+    untouched(&kubelet, mark, NAME);
+}
+
+#[test]
+fn another_root_with_the_same_registry_touches_no_driver() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (root, registry) = (scene.node.kubelet_root(), scene.node.kubelet_registry_dir());
+    let config = scene.node.default_config(&[NAME]);
+    let named = format!("root_dir = {root:?}\nregistry_dir = {registry:?}\n");
+    let config = config.replace(&format!("root_dir = {root:?}\n"), &named);
+    scene.node.write_config(&config);
+    scene.registrar.succeed(&["reload"]);
+    let mark = kubelet.mark();
+    let elsewhere = scene.node.root().join("elsewhere");
+    let moved = config.replace(
+        &format!("root_dir = {root:?}"),
+        &format!("root_dir = {elsewhere:?}"),
+    );
+    assert_ne!(moved, config);
+    scene.node.write_config(&moved);
+    scene.registrar.succeed(&["reload"]);
+    scene.phase(NAME, "registered");
+    untouched(&kubelet, mark, NAME);
+}
+
+#[test]
+fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
+    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    scene.registrar.succeed(&["withdraw", NAME]);
+    kubelet.wait_deregistered(NAME, SOON);
+    move_registry(&scene);
+    scene.phase(NAME, "withdrawn");
+    assert!(is_nothing(&scene.node.link(NAME)));
+    scene.registrar.succeed(&["publish", NAME]);
+    kubelet.wait_registered(NAME, SOON);
+}
+
+/// As an editor and `systemctl restart` do it, where a reload would have done.
+#[test]
+fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
+    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], KEEP);
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let old = scene.node.kubelet_registry_dir();
+    let new = scene.node.root().join("elsewhere/plugins_registry");
+    std::fs::create_dir_all(&new).unwrap();
+    let config = scene.node.default_config(&[NAME]) + KEEP;
+    let root = format!("root_dir = {:?}\n", scene.node.kubelet_root());
+    let moved = config.replace(&root, &format!("{root}registry_dir = {new:?}\n"));
+    assert_ne!(moved, config);
+    scene.node.write_config(&moved);
+    scene.registrar.restart();
+    scene.phase(NAME, "waiting-for-kubelet");
+    assert!(is_nothing(&old.join(format!("{NAME}-reg.sock"))));
+    bed::wire::get_info(&new.join(format!("{NAME}-reg.sock"))).unwrap();
+    kubelet.wait_deregistered(NAME, SOON);
+    // And back, this time the sockets' directory with it.
+    let sockets = scene.node.root().join("moved/plugins_registry");
+    let back = config.replace(
+        &format!("{:?}", scene.node.registry_dir()),
+        &format!("{sockets:?}"),
+    );
+    assert_ne!(back, config);
+    scene.node.write_config(&back);
+    scene.registrar.restart();
+    kubelet.wait_registered(NAME, SOON);
+    assert!(is_nothing(&new.join(format!("{NAME}-reg.sock"))));
+    assert!(is_nothing(&scene.node.reg_socket(NAME)));
+}
+
+/// The driver takes its time for NodeGetInfo, in which the kubelet and we wait for it.
+#[test]
+fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
+    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let _driver = scene.node.behaving(
+        NAME,
+        Behaviour {
+            delay: Duration::from_secs(2),
+            ..Behaviour::named(NAME)
+        },
+    );
+    scene.phase(NAME, "waiting-for-kubelet");
+    let kubelet = scene.node.kubelet();
+    let asked = |event: &Event| matches!(event, Event::Asked { .. });
+    kubelet.wait_for("the kubelet asks", Mark::default(), SOON, asked);
+    let slow = "[defaults]\nretry_max = \"1s\"\n";
+    scene.node.write_default_config(&[NAME], slow);
+    scene.registrar.succeed(&["reload"]);
+    // Another call than the one in progress.
+    bed::wire::get_info(&scene.node.link(NAME)).expect("GetInfo is answered all the time");
+    kubelet.wait_registered(NAME, SOON);
+    let status = scene.phase(NAME, "registered");
+    assert_eq!((status.registrations, status.announcements), (1, 1));
+}
+
+#[test]
+fn what_was_counted_still_counts_when_settings_change() {
+    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    std::fs::remove_file(scene.node.link(NAME)).unwrap();
+    let wanted = |driver: &DriverStatus| driver.registrations == 2;
+    let registrar = &scene.registrar;
+    let before = registrar.wait_driver("registered anew", NAME, SOON, wanted);
+    let told = scene.registrar.logs().matches(": registered: ").count();
+    let quiet = "[defaults]\nretry_max = \"1s\"\n";
+    scene.node.write_default_config(&[NAME], quiet);
+    scene.registrar.succeed(&["reload"]);
+    let after = scene.phase(NAME, "registered");
+    assert_eq!(after, before);
+    assert!(after.link_repairs == 1, "{after:?}");
+    let lines = scene.registrar.logs().matches(": registered: ").count();
+    assert_eq!(lines, told, "{}", scene.registrar.logs());
+}

@@ -1,0 +1,20 @@
+//! The daemon from outside: the real binary on real sockets, one module for each subject.
+//!
+//! `LONG=1` makes the loop of random kills longer, and adds the thousand drivers to what is ignored by
+//! default.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a panic with its line is the report"
+)]
+
+mod discovery;
+mod disk;
+mod lifecycle;
+mod ndr;
+mod operator;
+mod registration;
+mod scene;
+mod security;
+
+bed::kubelet_process!();

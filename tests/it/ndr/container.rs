@@ -1,0 +1,285 @@
+//! A kubelet, or a registrar, that runs in a container and has other paths for the same files.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use bed::{
+    Behaviour, FakeDriver, KubeletProcess, Layout, Node, Registrar, Release, Settings, Timing,
+    View, eventually,
+};
+use serde_json::Value;
+
+use crate::ndr::command_lines::{SIDECARS, endpoint as endpoint_of};
+use crate::ndr::unit::Unit;
+use crate::scene::many::{NAME, PROGRAM, SOON, is_nothing};
+
+/// Where the kubelet's container has the host's storage directory.
+const STORAGE: &str = "/storage";
+
+/// A node whose kubelet runs in a container: its root directory is mounted at the same path, as
+/// everybody has it, and the storage directory elsewhere.
+struct Scene {
+    registrar: Registrar,
+    kubelet: KubeletProcess,
+    driver: FakeDriver,
+    node: Node,
+}
+
+impl Scene {
+    /// Everything runs. The registrar has `keys` in its table `[kubelet]` and `table` for the driver.
+    fn started(keys: &str, table: &str) -> Scene {
+        let node = Node::new();
+        node.make_kubelet_registry_dir();
+        let config = node.default_config(&[]);
+        node.write_config(&format!("{config}{keys}\n[drivers.{NAME:?}]\n{table}\n"));
+        let root = node.kubelet_root();
+        let view = View::new(node.root().join("container"))
+            .mounted(&root, &root)
+            .mounted(node.root().join("vdata/storage"), STORAGE);
+        let settings = Settings::new(root, Release::V1_36).with_timing(Timing::faster(10));
+        let behaviour = Behaviour::named(NAME);
+        let driver = FakeDriver::start_in_new_directory(node.csi_socket(NAME), behaviour);
+        let mut registrar = Registrar::new(PROGRAM, &node);
+        registrar.start();
+        Scene {
+            registrar,
+            kubelet: KubeletProcess::start_in(view, settings),
+            driver,
+            node,
+        }
+    }
+
+    /// What the doctor finds, and whether it is content.
+    fn doctor(&self) -> (bool, Vec<Value>) {
+        let output = self.registrar.run_cli(["doctor", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let findings = report["findings"].as_array().unwrap().clone();
+        (output.status.success(), findings)
+    }
+}
+
+fn sees_registry_as() -> String {
+    format!("sees_registry_as = \"{STORAGE}/plugins_registry\"")
+}
+
+fn endpoint() -> String {
+    format!("{STORAGE}/plugins/{NAME}/csi.sock")
+}
+
+#[test]
+fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
+    if !View::can_be_had() {
+        return;
+    }
+    let table = format!("endpoint = {:?}", endpoint());
+    let mut scene = Scene::started(&sees_registry_as(), &table);
+    assert_eq!(scene.kubelet.wait_registered(NAME, SOON), endpoint());
+    scene.registrar.wait_phase(NAME, "registered", SOON);
+    let (content, findings) = scene.doctor();
+    assert!(content, "{findings:#?}");
+    // A restart of ours is not noticed there, either.
+    let mark = scene.kubelet.mark();
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.registrar.wait_phase(NAME, "registered", SOON);
+    let counts = scene.kubelet.counts_since(mark);
+    assert_eq!((counts.registrations, counts.deregistrations), (0, 0));
+    drop(scene.driver);
+}
+
+#[test]
+fn a_kubelet_that_does_not_see_our_paths_is_what_the_doctor_names_first() {
+    if !View::can_be_had() {
+        return;
+    }
+    let scene = Scene::started("", "");
+    let reg_socket = scene.node.reg_socket(NAME);
+    let first = scene.first_finding();
+    assert_eq!(first["check"], "kubelet's view of reg.sock", "{first:#?}");
+    assert_says(&first, "saw", &reg_socket);
+    assert_says(&first, "mend", Path::new("kubelet.sees_registry_as"));
+
+    let scene = Scene::started(&sees_registry_as(), "");
+    let first = scene.first_finding();
+    assert_eq!(first["check"], "kubelet's view of csi.sock", "{first:#?}");
+    assert_says(&first, "saw", scene.driver.path());
+    assert_says(&first, "mend", Path::new("the driver's endpoint"));
+}
+
+impl Scene {
+    #[track_caller]
+    fn first_finding(&self) -> Value {
+        self.registrar
+            .wait_driver("the driver answers", NAME, SOON, |driver| {
+                driver.phase != "waiting-for-driver"
+            });
+        let (content, findings) = self.doctor();
+        assert!(!content, "{findings:#?}");
+        findings[0].clone()
+    }
+}
+
+/// As a pod of a DaemonSet has it: the driver's directory and the kubelet's are mounted at the
+/// places that the sidecar has by default, and nothing on its command line is ours.
+#[test]
+fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths() {
+    if !View::can_be_had() {
+        return;
+    }
+    for (name, line) in SIDECARS {
+        let node = Node::new();
+        let root = node.kubelet_root();
+        let host = View::new(node.root().join("host")).mounted(&root, "/var/lib/kubelet");
+        let settings = Settings::new("/var/lib/kubelet", Release::V1_36);
+        std::fs::create_dir_all(&root).unwrap();
+        let kubelet = KubeletProcess::start_in(host, settings.with_timing(Timing::faster(10)));
+        let endpoint = endpoint_of(line);
+        let plugin = root.join(endpoint.trim_start_matches("/var/lib/kubelet/"));
+        let _driver = FakeDriver::start_in_new_directory(&plugin, Behaviour::named(name));
+        let program = bed::registrar::chosen(PROGRAM);
+        let inside = if line.iter().any(|word| word.contains("/plugin/")) {
+            "/plugin"
+        } else {
+            "/csi"
+        };
+        let pod = View::new(node.root().join("pod"))
+            .mounted(program.parent().unwrap(), "/image")
+            .mounted(plugin.parent().unwrap(), inside)
+            .mounted(root.join("plugins_registry"), "/registration");
+        let mut command = pod.command(Path::new("/image").join(program.file_name().unwrap()));
+        bed::registrar::clear_environment(&mut command).args(line);
+        let unit = Unit::spawn(command, node.root().join("log"));
+        assert_eq!(kubelet.wait_registered(name, SOON), endpoint, "{name}");
+        unit.stop();
+        kubelet.wait_deregistered(name, SOON);
+        assert!(is_nothing(&node.link(name)), "{name}");
+    }
+}
+
+/// A pod without hostPID that has the driver's directory and the kubelet's, and nothing else of the
+/// node: neither the kubelet's process nor its start can be seen from there.
+struct Pod {
+    kubelet: KubeletProcess,
+    _driver: FakeDriver,
+    unit: Option<Unit>,
+    node: Node,
+}
+
+impl Pod {
+    fn registered(release: Release) -> Pod {
+        let node = Node::with_layout(Layout::OneDirectory);
+        let root = node.kubelet_root();
+        std::fs::create_dir_all(&root).unwrap();
+        let settings = Settings::new(&root, release).with_timing(Timing::faster(10));
+        let socket = root.join("plugins/d/csi.sock");
+        let mut pod = Pod {
+            kubelet: KubeletProcess::start(settings),
+            _driver: FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME)),
+            unit: None,
+            node,
+        };
+        pod.start();
+        pod.kubelet.wait_registered(NAME, SOON);
+        pod
+    }
+
+    /// The container anew, with nothing left of what the last one wrote.
+    fn start(&mut self) {
+        self.unit = None;
+        let root = self.node.kubelet_root();
+        let program = bed::registrar::chosen(PROGRAM);
+        let pod = View::new(self.node.root().join("pod"))
+            .with_own_pids()
+            .mounted(program.parent().unwrap(), "/image")
+            .mounted(root.join("plugins/d"), "/csi")
+            .mounted(root.join("plugins_registry"), "/registration");
+        let mut command = pod.command(Path::new("/image").join(program.file_name().unwrap()));
+        let path = root.join("plugins/d/csi.sock");
+        bed::registrar::clear_environment(&mut command)
+            .arg("--csi-address=/csi/csi.sock")
+            .arg(format!("--kubelet-registration-path={}", path.display()));
+        self.unit = Some(Unit::spawn(command, self.node.root().join("log")));
+    }
+
+    /// What the kubelet finds in its directory, by its own rules.
+    fn is_link(&self) -> bool {
+        self.node.link(NAME).is_symlink()
+    }
+}
+
+/// A kubelet before 1.25 ignores links when it starts, and nothing tells a pod that it has started.
+#[test]
+fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
+    if !View::can_be_had() {
+        return;
+    }
+    let mut pod = Pod::registered(Release::V1_24);
+    eventually("a socket that every kubelet finds", SOON, || !pod.is_link());
+    pod.kubelet.wait_registered(NAME, SOON);
+    for _ in 0..2 {
+        let mark = pod.kubelet.mark();
+        pod.kubelet.restart();
+        pod.kubelet.wait_registered(NAME, SOON);
+        let counts = pod.kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
+    }
+    // What stands in the kubelet's directory is the socket itself, and follows it.
+    let plain = || {
+        let (link, socket) = (pod.node.link(NAME), pod.node.reg_socket(NAME));
+        let inode = |path: &Path| {
+            std::fs::symlink_metadata(path)
+                .map(|found| found.ino())
+                .ok()
+        };
+        inode(&link).is_some() && inode(&link) == inode(&socket)
+    };
+    std::fs::remove_file(pod.node.reg_socket(NAME)).unwrap();
+    eventually("both are back", Duration::from_secs(10), plain);
+    pod.kubelet.wait_registered(NAME, SOON);
+    // A link that somebody puts there would be lost at the kubelet's next start.
+    // It comes in one step: a place that is free for a moment would not stay free.
+    let staged = pod.node.kubelet_root().join("staged");
+    std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), &staged).unwrap();
+    std::fs::rename(&staged, pod.node.link(NAME)).unwrap();
+    eventually("a socket again", Duration::from_secs(10), plain);
+    pod.kubelet.wait_registered(NAME, SOON);
+    // The pod's own restart is one registration more, as with the program that it stands in for.
+    let mark = pod.kubelet.mark();
+    pod.start();
+    let registered = || pod.kubelet.counts_since(mark).registrations;
+    eventually("registered through the new socket", SOON, || {
+        registered() == 1
+    });
+    assert!(!pod.is_link(), "it knows what the last one knew");
+    pod.kubelet.wait_registered(NAME, SOON);
+    let unit = pod.unit.take().unwrap();
+    unit.stop();
+    pod.kubelet.wait_deregistered(NAME, SOON);
+    assert!(is_nothing(&pod.node.link(NAME)) && is_nothing(&pod.node.reg_socket(NAME)));
+}
+
+/// One that follows links at its start keeps its link, over which our restarts go unseen.
+#[test]
+fn a_newer_kubelet_that_a_pod_cannot_see_keeps_its_link() {
+    if !View::can_be_had() {
+        return;
+    }
+    for release in [Release::V1_35, Release::V1_36] {
+        let mut pod = Pod::registered(release);
+        let unit = pod.unit.as_ref().unwrap();
+        unit.wait_log("registered: by a kubelet whose pid cannot be seen");
+        let mark = pod.kubelet.mark();
+        pod.kubelet.restart();
+        pod.kubelet.wait_registered(NAME, SOON);
+        let counts = pod.kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
+        assert!(pod.is_link());
+    }
+}
+
+#[track_caller]
+fn assert_says(finding: &Value, key: &str, words: &Path) {
+    let said = finding[key].as_str().unwrap();
+    assert!(said.contains(&words.display().to_string()), "{finding:#?}");
+}

@@ -1,0 +1,68 @@
+//! `import-ndr`: what it prints registers the same driver in the same places.
+
+use std::fs;
+use std::path::PathBuf;
+
+use bed::{Behaviour, FakeDriver, Layout, Node, Registrar, Release, Settings, TestKubelet, Timing};
+
+use crate::ndr::unit::output;
+use crate::scene::many::{NAME, PROGRAM, SOON};
+
+/// node-driver-registrar by hand, as this project found it.
+fn unit(node: &Node) -> String {
+    let socket = node.csi_socket(NAME);
+    let mut unit = format!(
+        "[Unit]\nDescription=registers {NAME}\n\n[Service]\nEnvironment=SOCKET={}\n\
+         ExecStart=/usr/local/bin/csi-node-driver-registrar \\\n  --csi-address=${{SOCKET}} \\\n  \
+         --kubelet-registration-path=${{SOCKET}} \\\n  --plugin-registration-path={} \\\n  --v=5\n",
+        socket.display(),
+        node.registry_dir().display()
+    );
+    if node.layout() == Layout::TwoDirectories {
+        unit += &format!(
+            "ExecStartPost=/bin/sh -c 'sleep 1; ln -sf {} {}'\n",
+            node.reg_socket(NAME).display(),
+            node.link(NAME).display()
+        );
+    }
+    unit + "Restart=always\n"
+}
+
+#[test]
+fn the_printed_configuration_registers_the_same_driver_with_the_same_paths() {
+    for layout in Layout::ALL {
+        let node = Node::with_layout(layout);
+        let file: PathBuf = node.root().join("ndr.service");
+        fs::write(&file, unit(&node)).unwrap();
+        let imported = output(&["import-ndr", file.to_str().unwrap()]);
+        assert!(imported.status.success(), "{imported:?}");
+        node.write_config(&String::from_utf8(imported.stdout).unwrap());
+        let settings = Settings::new(node.kubelet_root(), Release::V1_36);
+        let kubelet = TestKubelet::start(settings.with_timing(Timing::faster(10)));
+        let driver =
+            FakeDriver::start_in_new_directory(node.csi_socket(NAME), Behaviour::named(NAME));
+        let mut registrar = Registrar::new(PROGRAM, &node);
+        registrar.start();
+        let endpoint = kubelet.wait_registered(NAME, SOON);
+        assert_eq!(endpoint, driver.path().display().to_string());
+        let status = registrar.wait_phase(NAME, "registered", SOON);
+        let text = |path: PathBuf| Some(path.display().to_string());
+        assert_eq!(status.registration_socket, text(node.reg_socket(NAME)));
+        assert_eq!(status.link, text(node.link(NAME)));
+    }
+}
+
+#[test]
+fn a_command_line_is_taken_in_one_argument_or_in_many() {
+    let line = "ndr -csi-address /csi/csi.sock -kubelet-registration-path=/k/plugins/x/csi.sock";
+    let one = output(&["import-ndr", line]);
+    let words: Vec<&str> = std::iter::once("import-ndr")
+        .chain(line.split(' '))
+        .collect();
+    let many = output(&words);
+    assert!(one.status.success(), "{one:?}");
+    assert_eq!(one.stdout, many.stdout);
+    let refused = output(&["import-ndr", "sleep 5"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(refused.stdout.is_empty() && !refused.stderr.is_empty());
+}

@@ -1,0 +1,109 @@
+//! The binary under a command line of the test's own, as a unit or a container has it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+use bed::eventually;
+use bed::registrar::{chosen, clear_environment};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::scene::many::{PROGRAM, SOON};
+
+/// A process that runs until it is stopped or dropped.
+pub(crate) struct Unit {
+    child: Child,
+    log: PathBuf,
+}
+
+/// The binary in an empty environment.
+pub(crate) fn command<A: AsRef<str>>(arguments: &[A]) -> Command {
+    let mut command = Command::new(chosen(PROGRAM));
+    clear_environment(&mut command).stdin(Stdio::null());
+    for argument in arguments {
+        command.arg(argument.as_ref());
+    }
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn output<A: AsRef<str>>(arguments: &[A]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+impl Unit {
+    /// Starts it with a runtime directory, which systemd would have named, or without.
+    pub(crate) fn start<A: AsRef<str>>(
+        arguments: &[A],
+        runtime_dir: Option<&Path>,
+        log: PathBuf,
+    ) -> Unit {
+        let mut command = command(arguments);
+        if let Some(runtime_dir) = runtime_dir {
+            command.env("RUNTIME_DIRECTORY", runtime_dir);
+        }
+        Unit::spawn(command, log)
+    }
+
+    /// Starts what the test has put together itself.
+    pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Unit {
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Unit { child, log }
+    }
+
+    pub(crate) fn logs(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_log(&self, words: &str) -> String {
+        let found = || {
+            let logs = self.logs();
+            if logs.contains(words) {
+                Ok(logs)
+            } else {
+                Err(logs)
+            }
+        };
+        eventually(words, SOON, found)
+    }
+
+    /// The runtime directory that it has chosen.
+    pub(crate) fn runtime_dir(&self) -> PathBuf {
+        let logs = self.wait_log("runtime_dir=\"");
+        let (_, rest) = logs.split_once("runtime_dir=\"").unwrap();
+        rest.split('"').next().unwrap().into()
+    }
+
+    /// The process itself. In a pid namespace of its own it is the child of the one that made that.
+    fn leader(&self) -> Pid {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let child = children.split_ascii_whitespace().next();
+        let leader = child.map_or(pid, |child| child.parse().unwrap());
+        Pid::from_raw(leader.cast_signed())
+    }
+
+    /// SIGTERM, then waits for its end.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        kill(self.leader(), Signal::SIGTERM).unwrap();
+        eventually("the unit ends", SOON, || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // It may have ended by itself; both calls are fine with that.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        if std::thread::panicking() {
+            eprintln!("--- the unit's log\n{}---", self.logs());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Set-ups where the kubelet is the cause.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use bed::{KubeletProcess, Release, Settings, Timing};
+
+use super::{doctor, finds, first_is, mended_by, proc};
+use crate::scene::operator::{NAME, SOON, Scene};
+
+/// Puts a kubelet into that, with this root directory, and with this as its file system.
+fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
+    let process = proc(scene).join("4711");
+    fs::create_dir(&process).unwrap();
+    let line = format!(
+        "/usr/bin/kubelet\0--root-dir={}\0--v=2\0",
+        root_dir.display()
+    );
+    fs::write(process.join("cmdline"), line).unwrap();
+    fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
+    // The node's own, if it has the mounts of the first process.
+    let first = proc(scene).join("1");
+    fs::create_dir(&first).unwrap();
+    for process in [&process, &first] {
+        let mounts = "27 1 8:1 / / rw - ext4 /dev/sda1 rw\n";
+        fs::write(process.join("mountinfo"), mounts).unwrap();
+        symlink("/bin/sh", process.join("exe")).unwrap();
+    }
+    symlink(root, process.join("root")).unwrap();
+}
+
+/// Takes the kubelet's directory away at once: while it is emptied, the daemon would put the link
+/// back.
+fn take_away(scene: &Scene) {
+    let names = (0..).map(|number| scene.node.root().join(format!("old-{number}")));
+    let elsewhere = names.into_iter().find(|path| !path.exists()).unwrap();
+    fs::rename(scene.node.kubelet_registry_dir(), elsewhere).unwrap();
+}
+
+#[test]
+fn a_kubelet_that_does_not_run() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    finds(&scene, "kubelet running", "no kubelet runs");
+}
+
+#[test]
+fn a_kubelet_directory_that_is_missing() {
+    let mut scene = Scene::new(&[NAME], "");
+    fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
+    finds(&scene, "kubelet running", "plugins_registry is missing");
+    kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
+    scene.registrar.start();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    finds(&scene, "kubelet directory", "plugins_registry is missing");
+}
+
+#[test]
+fn a_kubelet_with_its_root_directory_elsewhere() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    kubelet_process(&scene, Path::new("/var/lib/k0s/kubelet"), Path::new("/"));
+    finds(
+        &scene,
+        "kubelet root-dir",
+        "root directory is /var/lib/k0s/kubelet",
+    );
+    take_away(&scene);
+    finds(
+        &scene,
+        "kubelet root-dir",
+        "root directory is /var/lib/k0s/kubelet",
+    );
+}
+
+#[test]
+fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    let container = scene.node.root().join("container");
+    fs::create_dir(&container).unwrap();
+    kubelet_process(&scene, &scene.node.kubelet_root(), &container);
+    finds(
+        &scene,
+        "kubelet's view of reg.sock",
+        "has a root of its own",
+    );
+    let inside = |path: PathBuf| container.join(path.strip_prefix("/").unwrap());
+    let reg_socket = inside(scene.node.reg_socket(NAME));
+    fs::create_dir_all(reg_socket.parent().unwrap()).unwrap();
+    fs::write(reg_socket, "").unwrap();
+    finds(&scene, "kubelet's view of csi.sock", "csi.sock");
+}
+
+#[test]
+fn a_kubelet_that_does_not_look() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
+    finds(
+        &scene,
+        "kubelet registering",
+        "has not registered the driver",
+    );
+}
+
+#[test]
+fn a_kubelet_that_says_no() {
+    let scene = Scene::started(&[NAME], "");
+    let kubelet = scene.node.kubelet();
+    kubelet.fault(|faults| faults.refuse = Some("the version is bad".to_owned()));
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "rejected");
+    finds(&scene, "kubelet rejecting", "the version is bad");
+}
+
+#[test]
+fn a_refusal_has_the_mend_that_fits_it() {
+    for (words, mend) in [
+        ("detected topology value collision: zone", "reannounce"),
+        (
+            "Another driver with the same name is already registered",
+            "remove the other registration socket",
+        ),
+    ] {
+        let scene = Scene::started(&[NAME], "");
+        let kubelet = scene.node.kubelet();
+        kubelet.fault(|faults| faults.refuse = Some(words.to_owned()));
+        let _driver = scene.node.driver(NAME);
+        scene.phase(NAME, "rejected");
+        let output = doctor(&scene);
+        first_is(&output, "kubelet rejecting", words);
+        mended_by(&output, mend);
+    }
+}
+
+#[test]
+fn a_plugins_registry_made_anew_under_a_running_kubelet() {
+    let scene = Scene::started(&[NAME], "");
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    take_away(&scene);
+    scene.node.make_kubelet_registry_dir();
+    waits_for_a_restart(&scene);
+    finds(&scene, "kubelet directory", "was deleted");
+}
+
+/// The registrar knows that only a restart of the kubelet helps.
+#[track_caller]
+fn waits_for_a_restart(scene: &Scene) {
+    let words = "restart the kubelet";
+    scene
+        .registrar
+        .wait_reason(NAME, "waiting-for-kubelet", words, SOON);
+}
+
+#[test]
+fn a_plugins_registry_made_anew_is_remembered_over_our_restart() {
+    let mut scene = Scene::started(&[NAME], "[service]\non_stop = \"keep\"\n");
+    let settings = Settings::new(scene.node.kubelet_root(), Release::V1_36);
+    let mut kubelet = KubeletProcess::start(settings.with_timing(Timing::faster(10)));
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    // While the registrar runs, and then while it does not.
+    for down in [false, true] {
+        if down {
+            scene.registrar.stop();
+        }
+        take_away(&scene);
+        scene.node.make_kubelet_registry_dir();
+        if down {
+            scene.registrar.start();
+        } else {
+            waits_for_a_restart(&scene);
+        }
+        scene.registrar.restart();
+        waits_for_a_restart(&scene);
+        finds(&scene, "kubelet directory", "was deleted");
+        kubelet.restart();
+        scene.phase(NAME, "registered");
+        // What is over does not come back.
+        scene.registrar.restart();
+        scene.phase(NAME, "registered");
+    }
+}

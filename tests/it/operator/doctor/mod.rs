@@ -1,0 +1,226 @@
+//! `doctor`: for each way in which a node can be broken, its first finding names the true cause.
+
+mod driver;
+mod forbidden;
+mod kubelet;
+mod places;
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::Output;
+
+use bed::{Behaviour, FakeDriver, Registrar};
+use serde_json::Value;
+
+use crate::scene::operator::{NAME, OTHER, PROGRAM, SOON, Scene, stdout};
+
+/// A proc file system of the test's own: nothing that runs on this machine is in it.
+fn proc(scene: &Scene) -> PathBuf {
+    let proc = scene.node.root().join("proc");
+    fs::create_dir_all(&proc).unwrap();
+    proc
+}
+
+fn doctor(scene: &Scene) -> Output {
+    let proc = proc(scene).display().to_string();
+    scene
+        .registrar
+        .run_cli(["doctor", "--json", "--proc", &proc])
+}
+
+fn findings(output: &Output) -> Vec<Value> {
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(report["healthy"], output.status.success(), "{report}");
+    report["findings"].as_array().unwrap().clone()
+}
+
+/// The first finding is a fault, at this place of the way and with these words, and says a mend.
+#[track_caller]
+fn first_is(output: &Output, check: &str, words: &str) {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let findings = findings(output);
+    let first = &findings[0];
+    assert_eq!(first["level"], "fault", "{findings:#?}");
+    assert_eq!(first["check"], check, "{findings:#?}");
+    let saw = first["saw"].as_str().unwrap();
+    assert!(saw.contains(words), "{words:?} is not in {findings:#?}");
+    assert!(!first["mend"].as_str().unwrap().is_empty(), "{findings:#?}");
+}
+
+/// The first finding's mend has these words.
+#[track_caller]
+fn mended_by(output: &Output, words: &str) {
+    let findings = findings(output);
+    let mend = findings[0]["mend"].as_str().unwrap();
+    assert!(mend.contains(words), "{words:?} is not in {findings:#?}");
+}
+
+#[track_caller]
+fn finds(scene: &Scene, check: &str, words: &str) {
+    first_is(&doctor(scene), check, words);
+}
+
+#[test]
+fn a_node_where_all_is_well_has_no_fault_and_is_0() {
+    let scene = Scene::started(&[NAME], "");
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let output = doctor(&scene);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(findings(&output), [] as [Value; 0]);
+    let proc = proc(&scene).display().to_string();
+    let said = stdout(&scene.registrar.run_cli(["doctor", "--proc", &proc]));
+    assert_eq!(said, "nothing keeps a driver from being registered\n");
+}
+
+#[test]
+fn a_warning_is_no_fault() {
+    let scene = Scene::started(&[NAME], "");
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let limits = proc(&scene).join("sys/fs/inotify");
+    fs::create_dir_all(&limits).unwrap();
+    fs::write(limits.join("max_user_instances"), "8\n").unwrap();
+    let output = doctor(&scene);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(findings(&output)[0]["check"], "inotify");
+}
+
+#[test]
+fn a_bad_configuration() {
+    let scene = Scene::new(&[NAME], "");
+    scene.node.write_config("plugins_dir = \"here\"\n");
+    finds(&scene, "config", "must be an absolute path");
+}
+
+#[test]
+fn a_daemon_that_does_not_run() {
+    let scene = Scene::new(&[NAME], "");
+    let _driver = scene.node.driver(NAME);
+    finds(&scene, "daemon", "is not running");
+}
+
+#[test]
+fn a_driver_that_is_configured_and_not_loaded() {
+    let scene = Scene::started(&[NAME], "");
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
+    let _kubelet = scene.node.kubelet();
+    scene.phase(NAME, "registered");
+    scene.node.write_default_config(&[NAME, OTHER], "");
+    finds(&scene, "daemon", "does not have this driver yet");
+}
+
+#[test]
+fn a_driver_that_was_withdrawn_by_hand() {
+    let scene = Scene::started(&[NAME], "");
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    assert!(scene.registrar.run_cli(["withdraw", NAME]).status.success());
+    scene.phase(NAME, "withdrawn");
+    finds(&scene, "withdrawn", "by hand");
+}
+
+#[test]
+fn a_link_that_is_somebody_elses() {
+    let scene = Scene::new(&[NAME], "");
+    let _foreign = UnixListener::bind(scene.node.link(NAME)).unwrap();
+    let mut scene = scene;
+    scene.registrar.start();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "conflict");
+    let output = doctor(&scene);
+    let owner = format!("pid {} serves", std::process::id());
+    first_is(&output, "another owner", &owner);
+    mended_by(&output, "take-over");
+}
+
+#[test]
+fn a_directory_in_the_place_of_the_link() {
+    let scene = Scene::started(&[NAME], "");
+    fs::create_dir(scene.node.link(NAME)).unwrap();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "conflict");
+    finds(&scene, "another owner", "neither a socket nor a link");
+}
+
+/// What a path is called says nothing about what is wrong there.
+#[test]
+fn words_of_ours_in_a_path_do_not_change_the_mend() {
+    let mut scene = Scene::new(&[], "");
+    let registry = scene.node.root().join("who-serves-what");
+    fs::create_dir(&registry).unwrap();
+    let config = scene.node.default_config(&[]);
+    scene.node.write_config(&format!(
+        "{config}registry_dir = {registry:?}\n[drivers.{NAME:?}]\n"
+    ));
+    scene.registrar.start();
+    fs::create_dir(registry.join(format!("{NAME}-reg.sock"))).unwrap();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "conflict");
+    let output = doctor(&scene);
+    first_is(&output, "another owner", "neither a socket nor a link");
+    mended_by(&output, "move what is there away");
+}
+
+#[test]
+fn people_read_the_same_and_grep_finds_each_sentence_on_one_line() {
+    let scene = Scene::new(&[NAME], "");
+    let proc = proc(&scene).display().to_string();
+    let said = stdout(&scene.registrar.run_cli(["doctor", "--proc", &proc]));
+    assert!(
+        said.starts_with(&format!("fault: {NAME}: csi.sock\n  saw   waiting for")),
+        "{said}"
+    );
+    let socket = scene.node.csi_socket(NAME).display().to_string();
+    let mend = format!(
+        "\n  mend  start the driver, with its endpoint at unix://{socket}; or set csi_socket to where it listens\n"
+    );
+    assert!(said.contains(&mend), "{said}");
+}
+
+/// Such as one with flags of its own: what this configuration says is not its fault.
+/// By its environment: its drivers are elsewhere, and its links in the same place.
+#[test]
+fn a_daemon_with_other_plugins_is_taken_at_its_word() {
+    let mut scene = Scene::new(&[NAME], "");
+    let elsewhere = scene.node.root().join("elsewhere");
+    let socket = elsewhere.join(NAME).join("csi.sock");
+    let _driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
+    let kubelet = scene.node.kubelet();
+    let daemon = Registrar::new(PROGRAM, &scene.node).with_env("NSDR_PLUGINS_DIR", &elsewhere);
+    let ours = std::mem::replace(&mut scene.registrar, daemon);
+    scene.registrar.start();
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let output = ours.run_cli(["doctor", "--json"]);
+    let findings = findings(&output);
+    assert_eq!(output.status.code(), Some(0), "{findings:#?}");
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let saw = findings[0]["saw"].as_str().unwrap();
+    assert!(saw.contains(socket.to_str().unwrap()), "{saw}");
+}
+
+#[test]
+fn a_daemon_with_other_settings_is_taken_at_its_word() {
+    let scene = Scene::started(&[NAME], "");
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    let root = scene.node.kubelet_root();
+    let config = scene.node.default_config(&[NAME]);
+    let elsewhere = scene.node.root().join("elsewhere");
+    scene
+        .node
+        .write_config(&config.replace(&format!("{root:?}"), &format!("{elsewhere:?}")));
+    let output = doctor(&scene);
+    let findings = findings(&output);
+    assert_eq!(output.status.code(), Some(0), "{findings:#?}");
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0]["check"], "config");
+    assert_eq!(findings[0]["level"], "warning");
+}

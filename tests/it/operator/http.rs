@@ -1,0 +1,228 @@
+//! HTTP: each path, on both kinds of socket, and what becomes of the daemon when it cannot listen.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use bed::driver::Answer;
+use bed::{Behaviour, Status, eventually};
+use tonic::Code;
+
+use crate::scene::operator::{NAME, OTHER, SOON, Scene, has, stdout};
+use crate::scene::request::{PATIENCE, ask, get, read, wait_code};
+
+#[test]
+fn ready_follows_the_drivers_and_says_who_is_missing() {
+    let scene = Scene::with_http(&[NAME]);
+    let why = wait_code(&scene.http(), "/readyz", 503);
+    assert!(
+        why.starts_with(&format!("{NAME}: waiting-for-driver: ")),
+        "{why}"
+    );
+    assert_eq!(wait_code(&scene.http(), "/healthz", 200), "ok");
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
+    assert_eq!(wait_code(&scene.http(), "/healthz", 200), "ok");
+}
+
+#[test]
+fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
+    let scene = Scene::with_http(&[NAME, OTHER]);
+    let behaviour = Behaviour {
+        node_get_info: Answer::Fails(Code::Unimplemented),
+        ..Behaviour::named(OTHER)
+    };
+    let _controller = scene.node.behaving(OTHER, behaviour);
+    fs::create_dir(scene.node.link(NAME)).unwrap();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "conflict");
+    assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
+}
+
+#[test]
+fn status_is_the_json_of_the_command() {
+    let scene = Scene::with_http(&[NAME]);
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    let answer = get(&scene.http(), "/status");
+    assert_eq!(answer.code, 200);
+    assert!(
+        answer.head.contains("content-type: application/json"),
+        "{answer:?}"
+    );
+    let status = Status::parse(answer.body.as_bytes());
+    assert_eq!(Some(status), scene.registrar.status());
+}
+
+#[test]
+fn the_landing_page_shows_the_drivers_without_any_script() {
+    let scene = Scene::with_http(&[NAME]);
+    let behaviour = Behaviour::named("<script>alert(1)</script>");
+    let _driver = scene.node.behaving(NAME, behaviour);
+    scene
+        .registrar
+        .wait_driver("it was asked", NAME, SOON, |driver| {
+            driver.last_error.is_some()
+        });
+    let page = get(&scene.http(), "/");
+    assert_eq!(page.code, 200);
+    assert!(page.head.contains("content-type: text/html"), "{page:?}");
+    assert!(
+        page.head
+            .contains("content-security-policy: default-src 'none'")
+    );
+    assert!(page.body.contains(NAME) && page.body.contains("waiting-for-driver"));
+    assert!(page.body.contains("&lt;script&gt;") && !page.body.contains("<script"));
+    assert!(page.body.contains("color-scheme: light dark"));
+}
+
+#[test]
+fn only_reading_is_answered_and_only_on_known_paths() {
+    let scene = Scene::with_http(&[NAME]);
+    let http = scene.http();
+    assert_eq!(get(&http, "/../etc/passwd").code, 404);
+    assert_eq!(get(&http, "/healthz?verbose").code, 200);
+    let post = ask(
+        &http,
+        "POST /status HTTP/1.1\r\nHost: l\r\nContent-Length: 2\r\n\r\nhi",
+    );
+    assert_eq!(post.code, 405);
+    assert!(post.head.contains("allow: get, head"), "{post:?}");
+    let head = ask(&http, "HEAD /healthz HTTP/1.1\r\nHost: l\r\n\r\n");
+    assert_eq!((head.code, head.body.as_str()), (200, ""));
+}
+
+#[test]
+fn everybody_on_the_node_may_read_the_socket_and_it_goes_with_the_daemon() {
+    let mut scene = Scene::with_http(&[NAME]);
+    wait_code(&scene.http(), "/healthz", 200);
+    let mode = fs::metadata(scene.http()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o666);
+    scene.registrar.stop();
+    assert!(!scene.http().exists());
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    let mut scene = Scene::with_http(&[NAME]);
+    wait_code(&scene.http(), "/healthz", 200);
+    scene.registrar.kill9();
+    assert!(scene.http().exists());
+    scene.registrar.start();
+    wait_code(&scene.http(), "/healthz", 200);
+    scene.registrar.stop();
+
+    let _foreign = std::os::unix::net::UnixListener::bind(scene.http()).unwrap();
+    scene.registrar.start();
+    let note = eventually("the status says so", SOON, || {
+        let said = stdout(&scene.registrar.run_cli(["status"]));
+        said.contains("http is not served").then_some(said)
+    });
+    assert!(
+        note.contains("serves") && note.contains("http.sock"),
+        "{note}"
+    );
+}
+
+#[test]
+fn curl_reads_every_path_on_the_unix_socket() {
+    if !has("curl") {
+        return;
+    }
+    let scene = Scene::with_http(&[NAME]);
+    wait_code(&scene.http(), "/healthz", 200);
+    for path in ["", "healthz", "status", "metrics"] {
+        let output = Command::new("curl")
+            .args(["--fail", "--silent", "--show-error", "--unix-socket"])
+            .arg(scene.http())
+            .arg(format!("http://localhost/{path}"))
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success() && !output.stdout.is_empty(),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn reload_moves_it_to_another_address_and_turns_it_off() {
+    let scene = Scene::with_http(&[NAME]);
+    wait_code(&scene.http(), "/healthz", 200);
+    let port = bed::free_port();
+    scene.listen(&[NAME], &format!("127.0.0.1:{port}"));
+    assert!(scene.registrar.run_cli(["reload"]).status.success());
+    let answer = eventually("it listens on the port", SOON, || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")?;
+        read(&mut stream)
+    });
+    assert_eq!((answer.code, answer.body.as_str()), (200, "ok"));
+    eventually("the old socket goes", SOON, || !scene.http().exists());
+    scene.listen(&[NAME], "");
+    assert!(scene.registrar.run_cli(["reload"]).status.success());
+    eventually("the port is closed", SOON, || {
+        TcpStream::connect(("127.0.0.1", port)).is_err()
+    });
+}
+
+#[test]
+fn a_port_that_is_taken_keeps_no_driver_from_the_kubelet() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut scene = Scene::new(&[NAME], "");
+    scene.listen(&[NAME], &address);
+    scene.registrar.start();
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let said = stdout(&scene.registrar.run_cli(["status"]));
+    assert!(
+        said.contains("http is not served") && said.contains(&address),
+        "{said}"
+    );
+    assert!(scene.registrar.logs().contains("http is not served"));
+}
+
+#[test]
+fn a_head_that_never_ends_or_is_too_long_is_cut_off() {
+    let scene = Scene::with_http(&[NAME]);
+    wait_code(&scene.http(), "/healthz", 200);
+    let long = format!("GET / HTTP/1.1\r\nX: {}\r\n", "x".repeat(30_000));
+    let mut stream = UnixStream::connect(scene.http()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The daemon may hang up before all of it is written.
+    match stream.write_all(long.as_bytes()) {
+        Ok(()) | Err(_) => {}
+    }
+    is_cut_off(stream, &[400, 431]);
+
+    let many = "A: b\r\n".repeat(100);
+    let answer = ask(&scene.http(), &format!("GET / HTTP/1.1\r\n{many}\r\n"));
+    assert!(matches!(answer.code, 400 | 431), "{answer:?}");
+
+    let mut slow = UnixStream::connect(scene.http()).unwrap();
+    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHo").unwrap();
+    is_cut_off(slow, &[408]);
+}
+
+/// The daemon answers with one of these codes, or hangs up without a word. That nothing comes at all
+/// is no answer.
+#[track_caller]
+fn is_cut_off(mut stream: UnixStream, codes: &[u16]) {
+    match read(&mut stream) {
+        Ok(answer) => assert!(codes.contains(&answer.code), "{answer:?}"),
+        Err(error) => assert!(
+            matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+            ),
+            "{error}"
+        ),
+    }
+}

@@ -1,0 +1,83 @@
+//! A journal that takes no lines. The registrar is shown a socket of the test's under journald's name,
+//! which takes root.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bed::Node;
+
+use crate::scene::survival::SOON;
+use crate::scene::wrapped;
+
+/// More lines at the start than any queue for them holds.
+const DRIVERS: usize = 1500;
+
+/// Journald, whose process the test is.
+struct Journal {
+    socket: UnixDatagram,
+    lines: Vec<String>,
+}
+
+impl Journal {
+    fn bind(directory: &Path) -> Journal {
+        fs::create_dir(directory).unwrap();
+        let socket = UnixDatagram::bind(directory.join("socket")).unwrap();
+        let blink = Duration::from_millis(50);
+        socket.set_read_timeout(Some(blink)).unwrap();
+        Journal {
+            socket,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Takes lines until one has these words.
+    #[track_caller]
+    fn read_until(&mut self, words: &str) {
+        let mut datagram = vec![0; 1 << 16];
+        let deadline = Instant::now() + SOON;
+        while !self.lines.last().is_some_and(|line| line.contains(words)) {
+            let last = self.lines.last();
+            assert!(
+                Instant::now() < deadline,
+                "no {words:?}; the last: {last:?}"
+            );
+            if let Ok(length) = self.socket.recv(&mut datagram) {
+                let line = String::from_utf8_lossy(&datagram[..length]);
+                self.lines.push(line.into_owned());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_takes_no_lines_holds_nobody_up_and_is_told_once_how_many_it_missed() {
+    let node = Node::new();
+    node.make_kubelet_registry_dir();
+    let ids: Vec<String> = (0..DRIVERS).map(|n| format!("d{n}.csi.test")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    node.write_default_config(&ids, "[log]\ntarget = \"journald\"\n");
+    let shown = node.root().join("journal");
+    let mut journal = Journal::bind(&shown);
+    let script = format!(
+        "exec unshare -m sh -c 'mount -t tmpfs none /run && mkdir -p /run/systemd/journal && mount --bind {} /run/systemd/journal && exec \"$@\"' sh \"$@\"",
+        shown.display()
+    );
+    let Some(mut registrar) = wrapped::registrar(&node, &script) else {
+        return;
+    };
+    registrar.start();
+    let _driver = node.driver(ids[0]);
+    registrar.wait_phase(ids[0], "waiting-for-kubelet", SOON);
+
+    journal.read_until("log lines were lost");
+    assert!(registrar.run_cli(["reload"]).status.success());
+    journal.read_until("the configuration was read again");
+    let lines = &journal.lines;
+    assert!(lines.iter().any(|line| line.contains("starting")));
+    let told = lines
+        .iter()
+        .filter(|line| line.contains("log lines were lost"));
+    assert_eq!(told.count(), 1);
+}

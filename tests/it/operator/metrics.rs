@@ -1,0 +1,161 @@
+//! The metrics: exactly the promised names, and a text that Prometheus' own tool accepts.
+
+use std::collections::BTreeSet;
+
+use bed::{Stranger, eventually};
+
+use crate::scene::operator::{NAME, OTHER, SOON, Scene, has, pipe, stderr};
+use crate::scene::request::get;
+
+/// Every metric that there is.
+pub(crate) const NAMES: [&str; 12] = [
+    "csi_sidecar_operations_seconds",
+    "nsdr_build_info",
+    "nsdr_driver_announcements_total",
+    "nsdr_driver_link_repairs_total",
+    "nsdr_driver_phase",
+    "nsdr_driver_registered_volume_limit",
+    "nsdr_driver_registrations_total",
+    "nsdr_driver_rejections_total",
+    "nsdr_driver_time_to_register_seconds",
+    "nsdr_driver_up",
+    "nsdr_driver_volume_limit",
+    "process_start_time_seconds",
+];
+
+fn scrape(scene: &Scene) -> String {
+    let answer = get(&scene.http(), "/metrics");
+    assert_eq!(answer.code, 200);
+    assert!(
+        answer
+            .head
+            .contains("content-type: text/plain; version=0.0.4"),
+        "{}",
+        answer.head
+    );
+    answer.body
+}
+
+fn families(text: &str) -> BTreeSet<&str> {
+    let typed = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    typed.filter_map(|rest| rest.split(' ').next()).collect()
+}
+
+#[track_caller]
+fn value(text: &str, series: &str) -> f64 {
+    let line = text.lines().find(|line| {
+        line.strip_prefix(series)
+            .is_some_and(|rest| rest.starts_with(' '))
+    });
+    let line = line.unwrap_or_else(|| panic!("no {series} in {text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
+    let scene = Scene::with_http(&[NAME, OTHER]);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let text = scrape(&scene);
+    assert_eq!(families(&text), NAMES.into());
+    assert!(!text.contains(&format!("nsdr_driver_volume_limit{{driver=\"{OTHER}\"}}")));
+    let of = |metric: &str, driver: &str| value(&text, &format!("{metric}{{driver=\"{driver}\"}}"));
+    assert_eq!(of("nsdr_driver_up", NAME), 1.0);
+    assert_eq!(of("nsdr_driver_up", OTHER), 0.0);
+    assert_eq!(of("nsdr_driver_registrations_total", NAME), 1.0);
+    assert_eq!(of("nsdr_driver_announcements_total", NAME), 1.0);
+    assert_eq!(of("nsdr_driver_time_to_register_seconds_count", NAME), 1.0);
+    for (driver, phase, is) in [
+        (NAME, "registered", 1.0),
+        (NAME, "conflict", 0.0),
+        (OTHER, "waiting-for-driver", 1.0),
+    ] {
+        let series = format!("nsdr_driver_phase{{driver=\"{driver}\",phase=\"{phase}\"}}");
+        assert_eq!(value(&text, &series), is, "{series}");
+    }
+    let calls = format!(
+        "csi_sidecar_operations_seconds_count{{driver_name=\"{NAME}\",grpc_status_code=\"OK\",method_name=\"/csi.v1.Node/NodeGetInfo\"}}"
+    );
+    assert_eq!(value(&text, &calls), 1.0);
+    let version = format!(
+        "nsdr_build_info{{version=\"{}\"}}",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert_eq!(value(&text, &version), 1.0);
+    let started = value(&text, "process_start_time_seconds");
+    #[allow(clippy::cast_precision_loss, reason = "the year is not 285 million")]
+    let now = jiff::Timestamp::now().as_second() as f64;
+    assert!(
+        (now - 120.0..=now + 2.0).contains(&started),
+        "{started} at {now}"
+    );
+}
+
+/// The kubelet notices nothing of it.
+#[test]
+fn a_fight_over_the_socket_is_no_registration() {
+    let scene = Scene::with_http(&[NAME]);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let socket = scene.node.reg_socket(NAME);
+    let stranger = Stranger::instead(&socket);
+    scene.phase(NAME, "conflict");
+    drop(stranger);
+    scene.phase(NAME, "registered");
+    let text = scrape(&scene);
+    for count in ["registrations_total", "time_to_register_seconds_count"] {
+        let series = format!("nsdr_driver_{count}{{driver=\"{NAME}\"}}");
+        assert_eq!(value(&text, &series), 1.0, "{series}");
+    }
+}
+
+#[test]
+fn a_driver_that_is_no_longer_configured_is_gone_from_the_metrics() {
+    let scene = Scene::with_http(&[NAME, OTHER]);
+    let _kubelet = scene.node.kubelet();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
+    scene.phase(OTHER, "registered");
+    scene.listen(&[NAME], &format!("unix:{}", scene.http().display()));
+    assert!(scene.registrar.run_cli(["reload"]).status.success());
+    eventually("it is gone", SOON, || {
+        let text = scrape(&scene);
+        let label = format!("driver=\"{OTHER}\"");
+        (!text.contains(&label)).then_some(()).ok_or(text)
+    });
+}
+
+#[test]
+fn promtool_accepts_the_metrics() {
+    if !has("promtool") {
+        return;
+    }
+    let scene = Scene::with_http(&[NAME]);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let output = pipe("promtool", &["check", "metrics"], &scrape(&scene));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stderr(&output), "");
+}
+
+/// The goal for the whole is the benchmark's to judge; most of it are pages of the program that come
+/// and go with what the kernel reads ahead.
+#[test]
+fn being_scraped_does_not_make_the_daemon_larger_each_time() {
+    let scene = Scene::with_http(&[NAME]);
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let unasked = scene.registrar.rss_kb();
+    let ask = |times: usize| {
+        for path in ["/metrics", "/", "/status"].iter().cycle().take(times) {
+            get(&scene.http(), path);
+        }
+        scene.registrar.rss_kb()
+    };
+    let (few, many) = (ask(30), ask(300));
+    eprintln!("resident: {unasked} KiB unasked, {few} KiB after 30 requests, {many} KiB after 330");
+    assert!(many <= few + 256, "{few} KiB, then {many} KiB");
+}

@@ -1,0 +1,124 @@
+//! `status` and `status --watch` where there is no terminal.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use bed::eventually;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::scene::operator::{NAME, SOON, Scene, stdout};
+
+fn watch(scene: &Scene, more: &[&str]) -> Child {
+    let line = scene.command_line("status");
+    Command::new(&line[0])
+        .args(&line[1..])
+        .arg("--watch")
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn interrupt(child: &Child) {
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+}
+
+#[test]
+fn the_table_in_a_pipe_is_neither_wrapped_nor_coloured() {
+    let long = "a-driver-with-quite-a-long-id.csi.example.com";
+    let scene = Scene::started(&[NAME, long], "");
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let output = scene.registrar.run_cli(["status"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = stdout(&output);
+    assert!(table.starts_with("DRIVER"), "{table}");
+    let waiting = format!("  waiting for {}", scene.node.csi_socket(long).display());
+    assert!(
+        table.lines().any(|line| line.starts_with(&waiting)),
+        "{table}"
+    );
+    assert!(table.lines().any(|line| line == long), "{table}");
+    assert!(
+        table.contains("node-1") && table.contains("  waiting for"),
+        "{table}"
+    );
+    assert!(!table.contains('\u{1b}'), "{table}");
+}
+
+#[test]
+fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
+    let scene = Scene::started(&[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let mut child = watch(&scene, &[]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut until = |words: &str| {
+        lines
+            .by_ref()
+            .map(Result::unwrap)
+            .find(|line| line.contains(words))
+            .unwrap_or_else(|| panic!("no {words}"))
+    };
+    until("waiting-for-driver");
+    let _driver = scene.node.driver(NAME);
+    until("waiting-for-kubelet");
+    let _kubelet = scene.node.kubelet();
+    until("registered");
+    interrupt(&child);
+    let status = eventually("it ends", SOON, || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn watching_as_json_is_one_object_a_line() {
+    let scene = Scene::started(&[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let mut child = watch(&scene, &["--json"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    bed::Status::parse(lines.next().unwrap().unwrap().as_bytes());
+    let _driver = scene.node.driver(NAME);
+    // A line of its own may say that the directory is there, and the socket is not yet.
+    let phase = lines
+        .map(|line| bed::Status::parse(line.unwrap().as_bytes()))
+        .map(|status| status.driver(NAME).unwrap().phase.clone())
+        .find(|phase| phase != "waiting-for-driver");
+    assert_eq!(phase.as_deref(), Some("waiting-for-kubelet"));
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn watching_fails_when_the_daemon_stops_and_says_so() {
+    let mut scene = Scene::started(&[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let mut child = watch(&scene, &[]);
+    let mut first = [0; 6];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
+    scene.registrar.stop();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("the daemon has stopped") || said.contains("stopping"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let scene = Scene::started(&[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let mut child = watch(&scene, &[]);
+    drop(child.stdout.take());
+    let _driver = scene.node.driver(NAME);
+    let status = eventually("it ends", SOON, || child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+}

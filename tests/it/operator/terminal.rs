@@ -1,0 +1,182 @@
+//! What people read in a real terminal, which tmux is.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bed::{Behaviour, FakeDriver, eventually};
+
+use crate::scene::operator::{NAME, SOON, Scene, has, stdout};
+
+/// A tmux server of its own, ended when it is dropped.
+struct Tmux {
+    socket: String,
+}
+
+impl Tmux {
+    /// On a socket that no other has had: a server that is still ending takes the next one along.
+    fn start(scene: &Scene, command: &str) -> Tmux {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("tmux-{}", STARTED.fetch_add(1, Ordering::Relaxed));
+        let tmux = Tmux {
+            socket: scene.node.root().join(name).display().to_string(),
+        };
+        let started = tmux.run(&["new-session", "-d", "-x", "80", "-y", "24", command]);
+        assert!(started.status.success(), "{started:?}");
+        tmux
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new("tmux")
+            .args(["-f", "/dev/null", "-S", &self.socket])
+            .args(arguments)
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("TMUX")
+            .output()
+            .unwrap()
+    }
+
+    /// What is on the screen; with `-e`, with its colours.
+    fn screen(&self, more: &[&str]) -> String {
+        let mut arguments = vec!["capture-pane", "-p"];
+        arguments.extend(more);
+        stdout(&self.run(&arguments))
+    }
+
+    #[track_caller]
+    fn wait(&self, words: &str) -> String {
+        self.wait_on(&[], words)
+    }
+
+    /// With what the terminal itself has broken at its edge joined again, as by its clipboard.
+    #[track_caller]
+    fn wait_joined(&self, words: &str) -> String {
+        self.wait_on(&["-J"], words)
+    }
+
+    #[track_caller]
+    fn wait_on(&self, more: &[&str], words: &str) -> String {
+        eventually(words, SOON, || {
+            let screen = self.screen(more);
+            if screen.contains(words) {
+                Ok(screen)
+            } else {
+                Err(screen)
+            }
+        })
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+fn watching(scene: &Scene, environment: &str) -> Tmux {
+    let line = scene.command_line("status").join(" ");
+    let command = format!("env {environment} {line} --watch; echo \"ended with $?\"; sleep 600");
+    Tmux::start(scene, &command)
+}
+
+#[test]
+fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
+    if !has("tmux") {
+        return;
+    }
+    let scene = Scene::started(&[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let tmux = watching(&scene, "A=b");
+    tmux.wait("waiting-for-driver");
+    let _driver = scene.node.driver(NAME);
+    tmux.wait("waiting-for-kubelet");
+    let _kubelet = scene.node.kubelet();
+    let screen = tmux.wait("by the kubelet, pid");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+    assert!(!screen.contains("waiting"), "{screen}");
+    let coloured = tmux.screen(&["-e"]);
+    assert!(coloured.contains("\u{1b}[32mregistered"), "{coloured:?}");
+    tmux.run(&["send-keys", "C-c"]);
+    let screen = tmux.wait("ended with 0");
+    assert!(screen.contains("registered"), "{screen}");
+}
+
+#[test]
+fn no_color_is_honoured_on_a_terminal() {
+    if !has("tmux") {
+        return;
+    }
+    let scene = Scene::started(&[NAME], "");
+    scene.phase(NAME, "waiting-for-driver");
+    let tmux = watching(&scene, "NO_COLOR=1");
+    tmux.wait("waiting-for-driver");
+    let screen = tmux.screen(&["-e"]);
+    assert!(!screen.contains('\u{1b}'), "{screen:?}");
+}
+
+/// A node with a driver whose socket has a path that is wider than the terminal.
+fn scene_with_a_long_path() -> (Scene, PathBuf) {
+    let mut scene = Scene::new(&[], "");
+    let mut socket = scene.node.root().join("plugins-of-a-vendor");
+    let room = 107 - socket.as_os_str().len() - "//csi.sock".len();
+    socket.push("d".repeat(room));
+    socket.push("csi.sock");
+    let table = format!("[drivers.{NAME:?}]\ncsi_socket = {socket:?}\n");
+    scene.node.write_default_config(&[], &table);
+    scene.registrar.start();
+    (scene, socket)
+}
+
+#[test]
+fn a_path_that_is_wider_than_the_terminal_stays_whole() {
+    if !has("tmux") {
+        return;
+    }
+    let (scene, socket) = scene_with_a_long_path();
+    let path = socket.to_str().unwrap();
+    scene.phase(NAME, "waiting-for-driver");
+    for subcommand in ["doctor", "status"] {
+        let line = scene.command_line(subcommand).join(" ");
+        let tmux = Tmux::start(&scene, &format!("{line}; echo ended; sleep 600"));
+        let screen = tmux.wait_joined("ended");
+        assert!(screen.contains(path), "{subcommand}: {screen}");
+    }
+}
+
+#[test]
+fn watching_shows_a_path_that_is_wider_than_the_terminal_and_redraws_in_place() {
+    if !has("tmux") {
+        return;
+    }
+    let (scene, socket) = scene_with_a_long_path();
+    scene.phase(NAME, "waiting-for-driver");
+    let tmux = watching(&scene, "A=b");
+    tmux.wait_joined(socket.to_str().unwrap());
+    let mut driver = FakeDriver::start_in_new_directory(socket.clone(), Behaviour::named(NAME));
+    tmux.wait("waiting-for-kubelet");
+    driver.kill();
+    let screen = tmux.wait_joined("waiting-for-driver");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+}
+
+#[test]
+fn words_in_wide_characters_are_shown_whole() {
+    if !has("tmux") {
+        return;
+    }
+    let scene = Scene::started(&[NAME], "");
+    let name = "存储".repeat(15);
+    let words = vec![name; 3].join(" ");
+    let _driver = scene.node.behaving(NAME, Behaviour::named(&words));
+    scene
+        .registrar
+        .wait_driver("the name is refused", NAME, SOON, |driver| {
+            driver
+                .reason
+                .as_deref()
+                .is_some_and(|reason| reason.contains(&words))
+        });
+    let tmux = watching(&scene, "A=b");
+    let screen = tmux.wait(words.split(' ').next().unwrap());
+    assert_eq!(screen.matches('储').count(), 3 * 15, "{screen}");
+}

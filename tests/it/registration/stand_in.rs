@@ -35,7 +35,11 @@ fn stand_in_process() {
 impl StandIn {
     pub(crate) fn start(socket: &Path) -> StandIn {
         let child = Command::new("/proc/self/exe")
-            .args(["--exact", "stand_in::stand_in_process", "--ignored"])
+            .args([
+                "--exact",
+                "registration::stand_in::stand_in_process",
+                "--ignored",
+            ])
             .env(ASKED, socket)
             .stdout(Stdio::null())
             .spawn()

@@ -18,7 +18,7 @@ use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::disk::socket::{ListenerProbe, knock};
 use crate::disk::sweep::dead_socket;
-use crate::driver::{Effect, Event, Seen};
+use crate::driver::{Actions, Event, Put, Removal, Seen};
 use crate::kubelet::endpoint::Service;
 use crate::os::backoff::Backoff;
 use crate::os::task::Task;
@@ -35,34 +35,30 @@ impl Supervisor {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        for effect in entry.driver.apply(event, now) {
-            if let Some(outcome) = self.perform(id, effect) {
-                self.perform_all(id, outcome);
+        let Actions { remove, put, save } = entry.driver.apply(event, now);
+        for removal in remove {
+            match removal {
+                Removal::Link(name, slot, identity) => {
+                    let path = self.layout.link(&name, slot);
+                    self.remove(path, &identity);
+                }
+                Removal::Socket(name, identity) => self.unserve(id, &name, identity),
             }
+        }
+        self.unsaved |= save;
+        if let Some(outcome) = put.and_then(|put| self.put(id, put)) {
+            self.perform_all(id, outcome);
         }
     }
 
-    fn perform(&mut self, id: &DriverId, effect: Effect) -> Option<Event> {
-        match effect {
-            Effect::Serve(name) => Some(
+    fn put(&mut self, id: &DriverId, put: Put) -> Option<Event> {
+        match put {
+            Put::Serve(name) => Some(
                 self.serve(id, &name)?
                     .map_or_else(Event::SocketBlocked, Event::SocketServed),
             ),
-            Effect::Publish(name, slot) => self.publish(id, &name, slot),
-            Effect::Announce(name, slot) => self.announce(id, &name, slot),
-            Effect::Unlink(name, slot, identity) => {
-                let path = self.layout.link(&name, slot);
-                self.remove(path, &identity);
-                None
-            }
-            Effect::Unserve(name, identity) => {
-                self.unserve(id, &name, identity);
-                None
-            }
-            Effect::Save => {
-                self.unsaved = true;
-                None
-            }
+            Put::Publish(name, slot) => self.publish(id, &name, slot),
+            Put::Announce(name, slot) => self.announce(id, &name, slot),
         }
     }
 

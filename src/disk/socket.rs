@@ -38,7 +38,7 @@ pub(crate) enum ListenerProbe {
 }
 
 /// Connects without ever waiting: a full backlog answers at once, and means that somebody listens.
-pub(crate) fn knock(path: &Path) -> ListenerProbe {
+pub(crate) fn probe(path: &Path) -> ListenerProbe {
     match connect_now(path) {
         Ok(stream) => ListenerProbe::Alive(Some(stream)),
         Err(Errno::EAGAIN) => ListenerProbe::Alive(None),
@@ -53,7 +53,7 @@ pub(crate) fn knock(path: &Path) -> ListenerProbe {
 
 /// Somebody listens at `path`.
 pub(crate) fn is_alive(path: &Path) -> bool {
-    matches!(knock(path), ListenerProbe::Alive(_))
+    matches!(probe(path), ListenerProbe::Alive(_))
 }
 
 /// The process that made the other end of a connection listen.
@@ -189,7 +189,7 @@ mod tests {
         let _listener = StdListener::bind(&path).unwrap();
         let mut held = Vec::new();
         for _ in 0..100_000 {
-            match knock(&path) {
+            match probe(&path) {
                 ListenerProbe::Alive(Some(stream)) => held.push(stream),
                 ListenerProbe::Alive(None) => return,
                 ListenerProbe::Unknown(error)

@@ -172,7 +172,7 @@ impl StartSockets {
 
     /// The process that listens there, whatever it is called.
     pub(crate) fn listener(&self) -> Option<Peer> {
-        match socket::knock(&self.pod_resources) {
+        match socket::probe(&self.pod_resources) {
             ListenerProbe::Alive(stream) => Peer::of(&stream?),
             ListenerProbe::Dead | ListenerProbe::Unknown(_) => None,
         }

@@ -17,7 +17,7 @@ use super::obstacle::Obstacle;
 use crate::config::OnLiveOwner;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::socket::{ListenerProbe, MODE, Staged, knock, listener, staging};
+use crate::disk::socket::{ListenerProbe, MODE, Staged, listener, probe, staging};
 use crate::disk::swap;
 
 const MAKE: &str = "make the link";
@@ -58,7 +58,7 @@ pub(crate) fn look(path: &Path, is_ours: impl Fn(&Identity) -> bool) -> Occupant
             describe(kind)
         ));
     }
-    match knock(path) {
+    match probe(path) {
         ListenerProbe::Dead => Occupant::Dead(identity),
         ListenerProbe::Alive(stream) => Occupant::Living(identity, owner(path, stream.as_ref())),
         ListenerProbe::Unknown(error) => Occupant::Unknown(error),

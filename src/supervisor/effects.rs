@@ -16,7 +16,7 @@ use crate::disk::layout::LinkAlias;
 use crate::disk::link::Published;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
-use crate::disk::socket::{ListenerProbe, knock};
+use crate::disk::socket::{ListenerProbe, probe};
 use crate::disk::sweep::dead_socket;
 use crate::driver::{Actions, Event, Put, Removal, Seen};
 use crate::kubelet::endpoint::Service;
@@ -266,7 +266,7 @@ impl Supervisor {
 /// Resolves when nobody listens at `path` any more.
 async fn owner_ended(path: &Path) {
     let mut calls = 0;
-    while let ListenerProbe::Alive(stream) = knock(path) {
+    while let ListenerProbe::Alive(stream) = probe(path) {
         if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
             let mut greeting = [0; 256];
             // A server may greet us first; only the end of the stream means anything.

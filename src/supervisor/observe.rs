@@ -7,8 +7,8 @@ use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};
-use crate::disk::link::Occupant;
 use crate::disk::name::DriverName;
+use crate::disk::occupant::Occupant;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Record, Seen};
 

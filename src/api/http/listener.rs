@@ -18,8 +18,9 @@ use super::caller::Caller;
 use crate::config::{Listen, OnLiveOwner};
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::link::{SocketPlace, remove};
+use crate::disk::link::remove;
 use crate::disk::obstacle::Obstacle;
+use crate::disk::reg_socket::SocketPlace;
 
 /// Everybody on the node may read what is served: nothing can be changed through it, there is no
 /// secret in it, and Prometheus and its exporters do not run as root. A directory with a narrower

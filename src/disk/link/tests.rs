@@ -18,15 +18,6 @@ fn removes_a_file_only_while_it_is_the_one_that_was_meant() {
     assert!(!path.is_symlink());
 }
 
-fn socket_place(directory: &Path) -> SocketPlace<'_> {
-    SocketPlace {
-        path: directory.join("a-reg.sock"),
-        directory,
-        stage: directory,
-        borrowed: false,
-    }
-}
-
 /// What a kubelet is given, and where it is made.
 fn link_place(root: &Path) -> LinkPlace<'_> {
     LinkPlace {
@@ -39,14 +30,14 @@ fn link_place(root: &Path) -> LinkPlace<'_> {
 }
 
 /// A file that is somebody's, put over whatever is at `path`.
-fn come(path: &Path) {
+pub(in crate::disk) fn come(path: &Path) {
     let beside = path.with_extension("beside");
     fs::write(&beside, "theirs").unwrap();
     fs::rename(&beside, path).unwrap();
 }
 
 #[track_caller]
-fn is_theirs(path: &Path) {
+pub(in crate::disk) fn is_theirs(path: &Path) {
     assert_eq!(fs::read_to_string(path).unwrap(), "theirs");
 }
 
@@ -102,23 +93,4 @@ fn what_is_found_in_the_place_of_ours_is_not_ours() {
         matches!(made, Err(Obstacle::RemovedAtOnce)),
         "taken for ours"
     );
-}
-
-#[tokio::test]
-async fn a_socket_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
-    for is_dead in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        let place = socket_place(dir.path());
-        if is_dead {
-            bed::dead_socket(&place.path);
-        }
-        let seen = place.look(None);
-        come(&place.path);
-        let listening = place.listen_over(seen, OnLiveOwner::Wait);
-        assert!(listening.unwrap().is_none());
-        is_theirs(&place.path);
-        assert!(place.listen(None, OnLiveOwner::Wait).is_err());
-        is_theirs(&place.path);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
 }

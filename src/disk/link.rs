@@ -1,29 +1,28 @@
-//! The link that the kubelet finds.
+//! The link that the kubelet finds: a symbolic link to the registration socket, or a second name of it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use super::directory;
+use super::identity::Identity;
 use super::obstacle::Obstacle;
-use super::occupant::{self, Occupant, cannot_stage, look, look_and_act, put, unless_another_came};
-use crate::config::OnLiveOwner;
-use crate::disk::directory;
-use crate::disk::identity::Identity;
-use crate::disk::socket::staging;
-use crate::disk::swap;
+use super::occupant::{Occupant, place, placed, staged};
+use super::socket::staging;
+use super::swap;
 
 const MAKE: &str = "make the link";
 
-/// A link of ours that stands.
+/// A link of ours that exists.
 pub(crate) struct Published {
     pub(crate) identity: Identity,
-    /// It was made just now, rather than found.
+    /// We made the link just now, rather than found it.
     pub(crate) made: bool,
 }
 
 impl Published {
-    /// It is a symbolic link, whatever was wanted.
+    /// The link is symbolic, even where a hard link was wanted.
     pub(crate) fn is_symbolic(&self) -> bool {
         self.identity.target().is_some()
     }
@@ -32,51 +31,31 @@ impl Published {
 /// A link's place.
 pub(crate) struct LinkPlace<'a> {
     pub(crate) path: PathBuf,
-    /// What the link must hold to be ours.
+    /// The target by which a symbolic link is ours.
     pub(crate) target: PathBuf,
-    /// Our own, which is served before the link is made.
+    /// Our own socket, which is served before the link is made.
     pub(crate) socket: PathBuf,
-    /// Where a new link is made before it is renamed over an old one.
+    /// The directory in which a new link is made before it is renamed over an old one.
     pub(crate) stage: &'a Path,
-    /// The link is one more name of the socket, which a kubelet takes for a socket of its own.
+    /// The link is a second name of the socket, which a kubelet takes for a socket of its own.
     pub(crate) hard: bool,
 }
 
 impl LinkPlace<'_> {
-    pub(crate) fn look(&self) -> Occupant {
-        match look(&self.path, |identity| self.is_ours(identity)) {
-            Occupant::Living(seen, _) if self.leads_to_our_socket() => Occupant::IndirectLink(seen),
-            occupant => occupant,
-        }
+    fn look(&self) -> Result<Occupant, Obstacle> {
+        Ok(
+            match Occupant::at(&self.path, |found| self.is_ours(found))? {
+                Occupant::LiveOwner(seen, _) if self.leads_to_our_socket() => {
+                    Occupant::IndirectLink(seen)
+                }
+                occupant => occupant,
+            },
+        )
     }
 
     fn leads_to_our_socket(&self) -> bool {
         let end = fs::metadata(&self.path).map(|found| Identity::from_parts(&found, None));
         end.is_ok_and(|end| end.is_at(&self.socket))
-    }
-
-    /// The link's place is the socket's own: a mount or a link has made one directory of two. A link
-    /// there would take the socket's place and lead to itself.
-    fn is_the_sockets(&self) -> bool {
-        self.path.file_name() == self.socket.file_name()
-            && directory::is_same(directory::of(&self.path), directory::of(&self.socket))
-                == Some(true)
-    }
-
-    /// A link may be put at the path, over this file or over none; or the reason why not.
-    fn clear(
-        &self,
-        occupant: Occupant,
-        on_live_owner: OnLiveOwner,
-    ) -> Result<Option<Identity>, Obstacle> {
-        if self.is_the_sockets() {
-            return Err(Obstacle::Failed(format!(
-                "{} and {} are one file: registry_dir has become the kubelet's own directory",
-                self.path.display(),
-                self.socket.display()
-            )));
-        }
-        occupant::clear(&self.path, occupant, on_live_owner)
     }
 
     /// A link that we made, of either kind.
@@ -87,56 +66,57 @@ impl LinkPlace<'_> {
         }
     }
 
-    /// Makes sure that our link is there: one that stands is left alone.
-    pub(crate) fn publish(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        look_and_act(MAKE, &self.path, || {
-            self.publish_over(self.look(), on_live_owner)
-        })
+    fn place<T>(
+        &self,
+        take_over: bool,
+        put: impl Fn(&Occupant) -> io::Result<T>,
+    ) -> Result<T, Obstacle> {
+        place(MAKE, &self.path, take_over, || self.look(), put)
     }
 
-    fn publish_over(
-        &self,
-        occupant: Occupant,
-        on_live_owner: OnLiveOwner,
-    ) -> Result<Option<Published>, Obstacle> {
-        if let Occupant::Ours(identity) = occupant {
-            return Ok(Some(Published {
+    /// Makes sure that our link exists. A link of ours that exists is left alone.
+    pub(crate) fn publish(&self, take_over: bool) -> Result<Published, Obstacle> {
+        match self.place(take_over, |seen| self.publish_over(seen))? {
+            Some(identity) => Ok(Published {
                 identity,
                 made: false,
-            }));
+            }),
+            None => self.made(),
         }
-        let made = match self.clear(occupant, on_live_owner)? {
-            // It makes the whole link at once and never replaces anything.
-            None => self.make(&self.path),
-            seen => self.rename_over(seen.as_ref()),
-        };
-        self.made(made)
     }
 
-    /// Puts a fresh link over ours, which is what makes a kubelet look again.
-    pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
-        look_and_act(MAKE, &self.path, || {
-            self.announce_over(self.look(), on_live_owner)
-        })
+    /// The link of ours that exists; none when a link was made.
+    fn publish_over(&self, seen: &Occupant) -> io::Result<Option<Identity>> {
+        match seen {
+            Occupant::Ours(identity) => return Ok(Some(identity.clone())),
+            // This makes the whole link at once and never replaces a file.
+            Occupant::Nothing => self.make(&self.path)?,
+            seen => self.rename_over(seen)?,
+        }
+        Ok(None)
     }
 
-    fn announce_over(
-        &self,
-        occupant: Occupant,
-        on_live_owner: OnLiveOwner,
-    ) -> Result<Option<Published>, Obstacle> {
-        // To rename one name of a file over another one does nothing at all.
-        let is_hard = matches!(&occupant, Occupant::Ours(identity) if identity.target().is_none());
-        let seen = self.clear(occupant, on_live_owner)?;
-        self.made(match seen {
-            // Where it is another's by now, there is no room for a new one.
-            Some(ours) if is_hard => remove(&self.path, &ours).and_then(|_| self.make(&self.path)),
-            seen => self.rename_over(seen.as_ref()),
-        })
+    /// Puts a fresh link over ours: a kubelet then looks again.
+    pub(crate) fn announce(&self, take_over: bool) -> Result<Published, Obstacle> {
+        self.place(take_over, |seen| self.announce_over(seen))?;
+        self.made()
     }
 
-    /// Where the file system does not let the socket have a second name, it is a symbolic link.
+    fn announce_over(&self, seen: &Occupant) -> io::Result<()> {
+        match seen {
+            // rename(2) of one name of a file over another name of it does nothing.
+            Occupant::Ours(link) if link.target().is_none() => {
+                remove(&self.path, link)?;
+                // This fails when another process has put a file there since the look.
+                self.make(&self.path)
+            }
+            seen => self.rename_over(seen),
+        }
+    }
+
+    /// Makes a hard link, or a symbolic link where the file system refuses a second name.
     fn make(&self, path: &Path) -> io::Result<()> {
+        self.check_socket_is_elsewhere()?;
         if self.hard {
             match fs::hard_link(&self.socket, path) {
                 Err(error) if is_refused(&error) => {}
@@ -146,44 +126,46 @@ impl LinkPlace<'_> {
         symlink(&self.target, path)
     }
 
-    fn made(&self, made: io::Result<()>) -> Result<Option<Published>, Obstacle> {
-        if unless_another_came(MAKE, &self.path, made)?.is_none() {
-            return Ok(None);
+    /// A mount or a link can make one directory of two, and one place of the link's and the socket's.
+    /// A link there would replace the socket and lead to itself.
+    fn check_socket_is_elsewhere(&self) -> io::Result<()> {
+        let [link, socket] = [&self.path, &self.socket].map(|path| directory::of(path));
+        let is_same_name = self.path.file_name() == self.socket.file_name();
+        if is_same_name && directory::is_same(link, socket) == Some(true) {
+            return Err(io::Error::other(
+                "the registration socket has the same path, because registry_dir has become the kubelet's own directory",
+            ));
         }
-        let identity = put(MAKE, &self.path, |found| self.is_ours(found))?;
-        Ok(Some(Published {
+        Ok(())
+    }
+
+    fn made(&self) -> Result<Published, Obstacle> {
+        let identity = placed(MAKE, &self.path, |found| self.is_ours(found))?;
+        Ok(Published {
             identity,
             made: true,
-        }))
+        })
     }
 
-    fn rename_over(&self, seen: Option<&Identity>) -> io::Result<()> {
-        match self.rename_from(self.stage, seen) {
-            // Another mount, or a directory that is not ours to write. The kubelet then has lines
-            // in its log about names that are gone, and the link is right all the same.
-            Err(error) if cannot_stage(&error) => {
-                self.rename_from(self.path.parent().unwrap_or(self.stage), seen)
-            }
-            done => done,
-        }
-    }
-
-    fn rename_from(&self, directory: &Path, seen: Option<&Identity>) -> io::Result<()> {
-        let staged = staging(directory);
-        self.make(&staged)?;
-        let ours = Identity::of(&staged)?;
-        swap::put(&staged, &self.path, seen).inspect_err(|_| swap::discard(&staged, &ours))
+    fn rename_over(&self, seen: &Occupant) -> io::Result<()> {
+        staged(self.stage, directory::of(&self.path), |stage| {
+            let link = staging(stage);
+            self.make(&link)?;
+            let ours = Identity::of(&link)?;
+            swap::put(&link, &self.path, seen.identity())
+                .inspect_err(|_| swap::discard(&link, &ours))
+        })
     }
 }
 
-/// A second name is refused here, whoever asks for it.
+/// The file system refuses a second name for the socket.
 fn is_refused(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), PermissionDenied | TooManyLinks | Unsupported)
 }
 
-/// Removes `path` if it is still the file that it was, though somebody may have touched it. Tells
-/// whether it did.
+/// Removes `path` if it is still the same file, although its mode or owner may have changed. Says
+/// whether it removed the file.
 pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
     match Identity::of(path) {
         Ok(found) if found.is_same_object(identity) => fs::remove_file(path).map(|()| true),

@@ -7,7 +7,7 @@ pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod name;
 pub(crate) mod obstacle;
-pub(crate) mod occupant;
+mod occupant;
 pub(crate) mod reach;
 pub(crate) mod reg_socket;
 pub(crate) mod runtime_dir;

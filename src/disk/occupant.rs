@@ -1,130 +1,120 @@
-//! One place on disk: who is there, and putting something of ours there without harm to others.
+//! The file at a place where a socket or a link of ours belongs, and the rules for replacing it.
 
 use std::fmt::Display;
 use std::fs::{self, FileType};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use super::directory;
+use super::identity::Identity;
 use super::obstacle::Obstacle;
-use crate::config::OnLiveOwner;
-use crate::disk::identity::Identity;
-use crate::disk::socket::{ListenerProbe, listener, probe};
+use super::socket::{ListenerProbe, listener, probe};
 
-/// Who is at a place.
-#[derive(Debug)]
-pub(crate) enum Occupant {
-    Nobody,
-    Ours(Identity),
-    /// A link that dangles or a socket that nobody listens on.
-    Dead(Identity),
-    /// A link that leads to our own socket, but not in our words.
-    IndirectLink(Identity),
-    /// Somebody else listens there.
-    Living(Identity, String),
-    /// Neither a socket nor a link.
-    NotASocket(String),
-    /// The place itself is not there.
-    NoDirectory,
-    Unknown(io::Error),
-}
-
-/// Looks at what is at `path`; `is_ours` knows our own.
-pub(super) fn look(path: &Path, is_ours: impl Fn(&Identity) -> bool) -> Occupant {
-    let (identity, kind) = match Identity::and_kind_of(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return vacancy(path),
-        Err(error) => return Occupant::Unknown(error),
-    };
-    if is_ours(&identity) {
-        return Occupant::Ours(identity);
-    }
-    if !kind.is_symlink() && !kind.is_socket() {
-        return Occupant::NotASocket(format!(
-            "{} is {}, neither a socket nor a link; move it away",
-            path.display(),
-            describe(kind)
-        ));
-    }
-    match probe(path) {
-        ListenerProbe::Dead => Occupant::Dead(identity),
-        ListenerProbe::Alive(stream) => Occupant::Living(identity, owner(path, stream.as_ref())),
-        ListenerProbe::Unknown(error) => Occupant::Unknown(error),
-    }
-}
-
-fn vacancy(path: &Path) -> Occupant {
-    match path.parent().map(fs::metadata) {
-        Some(Ok(_)) => Occupant::Nobody,
-        Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Occupant::Unknown(error),
-        Some(Err(_)) | None => Occupant::NoDirectory,
-    }
-}
-
-/// How often a place is looked at again because somebody came between the look and the rename.
+/// How often a place is looked at again because another process put a file there between the look
+/// and the rename.
 const LOOKS: usize = 3;
 
-/// Something of ours may be put at `path`, over this file or over none; or the reason why not.
-pub(super) fn clear(
-    path: &Path,
-    occupant: Occupant,
-    on_live_owner: OnLiveOwner,
-) -> Result<Option<Identity>, Obstacle> {
-    match occupant {
-        Occupant::Nobody => Ok(None),
-        Occupant::Ours(seen) | Occupant::Dead(seen) | Occupant::IndirectLink(seen) => {
-            Ok(Some(seen))
+/// The file at a place.
+#[derive(Debug)]
+pub(super) enum Occupant {
+    Nothing,
+    Ours(Identity),
+    /// A link that leads nowhere, or a socket without a listener.
+    Dead(Identity),
+    /// A link that leads to our own socket, by another path than ours.
+    IndirectLink(Identity),
+    /// Another process listens; the text says which.
+    LiveOwner(Identity, String),
+}
+
+impl Occupant {
+    /// Looks at `path`; `is_ours` recognizes our own file.
+    ///
+    /// # Errors
+    /// A file that we never replace, a missing directory, or a failed look.
+    pub(super) fn at(
+        path: &Path,
+        is_ours: impl Fn(&Identity) -> bool,
+    ) -> Result<Occupant, Obstacle> {
+        let unknown = |error: &io::Error| failed("look at", path, error);
+        let (identity, kind) = match Identity::and_kind_of(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let directory = directory::of(path);
+                return match fs::metadata(directory) {
+                    Ok(_) => Ok(Occupant::Nothing),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        Err(Obstacle::NoDirectory(directory.to_owned()))
+                    }
+                    Err(error) => Err(unknown(&error)),
+                };
+            }
+            Err(error) => return Err(unknown(&error)),
+        };
+        if is_ours(&identity) {
+            return Ok(Occupant::Ours(identity));
         }
-        Occupant::Living(seen, _) if on_live_owner == OnLiveOwner::TakeOver => Ok(Some(seen)),
-        Occupant::Living(_, owner) => Err(Obstacle::LiveOwner(owner)),
-        Occupant::NotASocket(what) => Err(Obstacle::NotASocket(what)),
-        Occupant::NoDirectory => Err(Obstacle::NoDirectory(
-            path.parent().unwrap_or(path).to_owned(),
-        )),
-        Occupant::Unknown(error) => Err(failed("look at", path, &error)),
+        let shown = path.display();
+        if !kind.is_symlink() && !kind.is_socket() {
+            let kind = describe(kind);
+            return Err(Obstacle::NotASocket(format!(
+                "{shown} is {kind}, neither a socket nor a link; move it away"
+            )));
+        }
+        match probe(path) {
+            ListenerProbe::Dead => Ok(Occupant::Dead(identity)),
+            ListenerProbe::Alive(stream) => {
+                let pid = stream.as_ref().and_then(listener);
+                let owner = pid.map_or("another process".to_owned(), |pid| format!("pid {pid}"));
+                Ok(Occupant::LiveOwner(
+                    identity,
+                    format!("{owner} serves {shown}"),
+                ))
+            }
+            ListenerProbe::Unknown(error) => Err(unknown(&error)),
+        }
+    }
+
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        match self {
+            Occupant::Nothing => None,
+            Occupant::Ours(identity)
+            | Occupant::Dead(identity)
+            | Occupant::IndirectLink(identity)
+            | Occupant::LiveOwner(identity, _) => Some(identity),
+        }
     }
 }
 
-/// Looks at a place and puts something there, and does so again when `act` gives nothing because
-/// another file came to the place after the look.
-pub(super) fn look_and_act<T>(
+/// Looks at a place and puts a file of ours there with `put`, which replaces what was seen and fails
+/// with `AlreadyExists` when another file came after the look: then it looks again. A live owner is
+/// replaced only with `take_over`.
+pub(super) fn place<T>(
     attempt: &str,
     path: &Path,
-    mut act: impl FnMut() -> Result<Option<T>, Obstacle>,
+    take_over: bool,
+    look: impl Fn() -> Result<Occupant, Obstacle>,
+    put: impl Fn(&Occupant) -> io::Result<T>,
 ) -> Result<T, Obstacle> {
     for _ in 0..LOOKS {
-        if let Some(done) = act()? {
-            return Ok(done);
+        let seen = match look()? {
+            Occupant::LiveOwner(_, owner) if !take_over => return Err(Obstacle::LiveOwner(owner)),
+            seen => seen,
+        };
+        match put(&seen) {
+            Ok(done) => return Ok(done),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(attempt, path, &error)),
         }
     }
     let why = "another process keeps putting files there";
     Err(failed(attempt, path, &why))
 }
 
-/// None when another file came to the place after the look.
-pub(super) fn unless_another_came<T>(
-    attempt: &str,
-    path: &Path,
-    done: io::Result<T>,
-) -> Result<Option<T>, Obstacle> {
-    match done {
-        Ok(done) => Ok(Some(done)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-        Err(error) => Err(failed(attempt, path, &error)),
-    }
-}
-
-pub(super) fn cannot_stage(error: &io::Error) -> bool {
-    use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
-    matches!(
-        error.kind(),
-        CrossesDevices | PermissionDenied | ReadOnlyFilesystem
-    )
-}
-
-/// What was put in its place just now, unless somebody was faster: another's is never taken for ours.
-pub(super) fn put(
+/// The file that was put at `path` just now. Another process may have replaced it since, and its file
+/// is never taken for ours.
+pub(super) fn placed(
     attempt: &str,
     path: &Path,
     is_ours: impl Fn(&Identity) -> bool,
@@ -141,10 +131,24 @@ pub(super) fn failed(attempt: &str, path: &Path, why: &dyn Display) -> Obstacle 
     Obstacle::Failed(format!("cannot {attempt} {}: {why}", path.display()))
 }
 
-fn owner(path: &Path, stream: Option<&UnixStream>) -> String {
-    match stream.and_then(listener) {
-        Some(pid) => format!("pid {pid} serves {}", path.display()),
-        None => format!("another process serves {}", path.display()),
+/// Makes a file with `make` in the directory `stage`, or in `directory` where `stage` is on another mount
+/// or is not ours to write. In `directory` the kubelet sees the temporary name, and logs that it is gone.
+pub(super) fn staged<T>(
+    stage: &Path,
+    directory: &Path,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
+    match make(stage) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                CrossesDevices | PermissionDenied | ReadOnlyFilesystem
+            ) =>
+        {
+            make(directory)
+        }
+        done => done,
     }
 }
 

@@ -1,80 +1,66 @@
-//! The registration socket.
+//! The registration socket at its place. The HTTP socket is put at its place in the same way.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 use tokio::net::UnixListener;
 
+use super::directory;
+use super::identity::Identity;
 use super::obstacle::Obstacle;
-use super::occupant::{
-    Occupant, cannot_stage, clear, failed, look, look_and_act, put, unless_another_came,
-};
-use crate::config::OnLiveOwner;
-use crate::disk::directory;
-use crate::disk::identity::Identity;
-use crate::disk::socket::{MODE, Staged};
+use super::occupant::{Occupant, failed, place, placed, staged};
+use super::socket::{MODE, Staged};
 
 const LISTEN: &str = "listen on";
 
-/// A registration socket's place.
+/// A socket's place.
 pub(crate) struct SocketPlace<'a> {
     pub(crate) path: PathBuf,
-    /// The directory that it is in, made with its parents when it is missing.
+    /// The directory of `path`.
     pub(crate) directory: &'a Path,
+    /// The directory in which the socket is bound before it is renamed to `path`.
     pub(crate) stage: &'a Path,
-    /// The directory is the kubelet's own, which is never made by us.
+    /// The directory is not ours to make, such as the kubelet's own. Otherwise it is made with its
+    /// parents when it is missing.
     pub(crate) borrowed: bool,
 }
 
 impl SocketPlace<'_> {
-    /// Ours is the one that we listen on, with the owner and the mode that we gave it.
-    pub(crate) fn look(&self, ours: Option<&Identity>) -> Occupant {
-        let is_unchanged = || {
-            let found = fs::symlink_metadata(&self.path);
-            found.is_ok_and(|found| {
-                found.mode() & 0o7777 == MODE && found.uid() == geteuid().as_raw()
-            })
-        };
-        look(&self.path, |identity| {
-            is_bound(ours, identity) && is_unchanged()
-        })
+    /// The socket that we listen on, if it is at its place with the owner and the mode that we gave it.
+    pub(crate) fn intact(&self, ours: Option<&Identity>) -> Option<Identity> {
+        let found = fs::symlink_metadata(&self.path).ok()?;
+        let is_unchanged = found.mode() & 0o7777 == MODE && found.uid() == geteuid().as_raw();
+        let found = Identity::from_parts(&found, None);
+        (is_unchanged && is_bound(ours, &found)).then_some(found)
     }
 
-    /// Listens at the place, over a socket that nobody listens on or that is `ours`: the one we
-    /// still listen on, which somebody may have changed.
+    /// Listens at the place. Replaces a socket without a listener, and `ours`: the socket that we still
+    /// listen on, whose mode or owner another process may have changed.
     pub(crate) fn listen(
         &self,
         ours: Option<&Identity>,
-        on_live_owner: OnLiveOwner,
+        take_over: bool,
     ) -> Result<(UnixListener, Identity), Obstacle> {
         if !self.borrowed {
             directory::make(self.directory)
                 .map_err(|error| failed("make", self.directory, &error))?;
         }
-        look_and_act(LISTEN, &self.path, || {
-            let occupant = look(&self.path, |identity| is_bound(ours, identity));
-            self.listen_over(occupant, on_live_owner)
-        })
+        let look = || Occupant::at(&self.path, |found| is_bound(ours, found));
+        let listening = place(LISTEN, &self.path, take_over, look, |seen| {
+            self.listen_over(seen)
+        });
+        let (listener, bound) = listening?;
+        let found = placed(LISTEN, &self.path, |found| bound.is_same_inode(found))?;
+        Ok((listener, found))
     }
 
-    fn listen_over(
-        &self,
-        occupant: Occupant,
-        on_live_owner: OnLiveOwner,
-    ) -> Result<Option<(UnixListener, Identity)>, Obstacle> {
-        let seen = clear(&self.path, occupant, on_live_owner)?;
-        let listen_from = |stage| Staged::bind(stage)?.put_over(&self.path, seen.as_ref());
-        let listening = match listen_from(self.stage) {
-            Err(error) if cannot_stage(&error) => listen_from(self.directory),
-            done => done,
-        };
-        let Some((listener, bound)) = unless_another_came(LISTEN, &self.path, listening)? else {
-            return Ok(None);
-        };
-        let found = put(LISTEN, &self.path, |found| bound.is_same_inode(found))?;
-        Ok(Some((listener, found)))
+    fn listen_over(&self, seen: &Occupant) -> io::Result<(UnixListener, Identity)> {
+        staged(self.stage, self.directory, |stage| {
+            Staged::bind(stage)?.put_over(&self.path, seen.identity())
+        })
     }
 }
 
@@ -105,12 +91,12 @@ mod tests {
             if is_dead {
                 bed::dead_socket(&place.path);
             }
-            let seen = place.look(None);
+            let seen = Occupant::at(&place.path, |_| false).unwrap();
             come(&place.path);
-            let listening = place.listen_over(seen, OnLiveOwner::Wait);
-            assert!(listening.unwrap().is_none());
+            let refused = place.listen_over(&seen).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
             is_theirs(&place.path);
-            assert!(place.listen(None, OnLiveOwner::Wait).is_err());
+            assert!(place.listen(None, false).is_err());
             is_theirs(&place.path);
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         }

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use super::removals::remember;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Leased, Report, Supervisor, tell};
+use crate::config::OnLiveOwner;
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::link::Published;
@@ -76,7 +77,8 @@ impl Supervisor {
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);
-        Some(match place.listen(ours, entry.settings.on_live_owner) {
+        let take_over = entry.settings.on_live_owner == OnLiveOwner::TakeOver;
+        Some(match place.listen(ours, take_over) {
             Ok((listener, identity)) => {
                 let new = Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
                 let old = entry.service.replace(new);
@@ -121,7 +123,8 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.publish(entry.settings.on_live_owner) {
+        let take_over = entry.settings.on_live_owner == OnLiveOwner::TakeOver;
+        Some(match place.publish(take_over) {
             Ok(published) => {
                 if place.hard && published.made && published.is_symbolic() {
                     self.kubelets.cannot_have_sockets();
@@ -158,7 +161,8 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.announce(entry.settings.on_live_owner) {
+        let take_over = entry.settings.on_live_owner == OnLiveOwner::TakeOver;
+        Some(match place.announce(take_over) {
             Ok(published) => {
                 if place.hard && published.is_symbolic() {
                     self.kubelets.cannot_have_sockets();

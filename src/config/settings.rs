@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::choice::{LogLevel, LogTarget, OnStop, ReadyWhen};
 use super::driver::{DriverDefaults, DriverKey, DriverSettings, DriverTable};
-use super::nesting::resolved;
 use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
-use super::word::{LogLevel, LogTarget, OnStop, ReadyWhen};
 use crate::disk::directory;
+use crate::disk::nesting::resolved;
 
 /// Where most kubelets live.
 pub(super) const KUBELET_ROOT: &str = "/var/lib/kubelet";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::config::clash::REG_SOCK;
+use crate::config::combinations::REG_SOCK;
 use crate::config::{SUN_PATH_MAX, Settings};
 use crate::disk::directory;
 use crate::disk::name::DriverName;

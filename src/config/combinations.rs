@@ -7,10 +7,10 @@ use super::driver::DriverSettings;
 use super::error::Problem;
 use super::key::Key;
 use super::literal;
-use super::nesting::lies_below;
 use super::origin::Origin;
 use super::value::{SUN_PATH_MAX, fits_socket};
 use super::{Loaded, RootDir};
+use crate::disk::nesting::lies_below;
 
 /// The end of a registration socket's name; the shortest driver's name before it has one letter.
 pub(crate) const REG_SOCK: &str = "-reg.sock";

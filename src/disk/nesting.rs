@@ -10,13 +10,13 @@ use crate::disk::directory::inode;
 const WALK_MAX: usize = 256;
 
 /// Whether `inner` lies strictly below `outer`, as the two are written or as they resolve.
-pub(super) fn lies_below(inner: &Path, outer: &Path) -> bool {
+pub(crate) fn lies_below(inner: &Path, outer: &Path) -> bool {
     let (there, above) = (resolved(inner), resolved(outer));
     is_below(inner, outer) || is_below(&there, &above) || is_mounted_below(&there, &above)
 }
 
 /// Where the path leads, as far as it is there.
-pub(super) fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
         Some(fs::canonicalize(there).ok()?.join(rest))

@@ -4,7 +4,7 @@
 //! environment as a command knows it, the environment, flags. Each layer is checked on its own
 //! before the merge, because only then does an error know the file that it is in.
 
-pub(crate) mod combinations;
+mod combinations;
 mod driver;
 mod environment;
 mod environment_file;
@@ -42,7 +42,7 @@ pub use provenance::{ExplainedKey, Provenance};
 pub use settings::{
     DiscoverySettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings, Settings,
 };
-pub use value::{Listen, RootDir, SUN_PATH_MAX};
+pub use value::{Listen, RootDir};
 
 use origin::Origins;
 use tree::Tree;

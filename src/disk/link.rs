@@ -14,7 +14,6 @@ use nix::unistd::geteuid;
 use tokio::net::UnixListener;
 
 use super::obstacle::Obstacle;
-use crate::config::OnLiveOwner;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
 use crate::disk::socket::{ListenerProbe, MODE, Staged, knock, listener, staging};
@@ -77,17 +76,13 @@ fn vacancy(path: &Path) -> Occupant {
 const LOOKS: usize = 3;
 
 /// Something of ours may be put at `path`, over this file or over none; or the reason why not.
-fn clear(
-    path: &Path,
-    occupant: Occupant,
-    on_live_owner: OnLiveOwner,
-) -> Result<Option<Identity>, Obstacle> {
+fn clear(path: &Path, occupant: Occupant, take_over: bool) -> Result<Option<Identity>, Obstacle> {
     match occupant {
         Occupant::Nobody => Ok(None),
         Occupant::Ours(seen) | Occupant::Dead(seen) | Occupant::IndirectLink(seen) => {
             Ok(Some(seen))
         }
-        Occupant::Living(seen, _) if on_live_owner == OnLiveOwner::TakeOver => Ok(Some(seen)),
+        Occupant::Living(seen, _) if take_over => Ok(Some(seen)),
         Occupant::Living(_, owner) => Err(Obstacle::LiveOwner(owner)),
         Occupant::NotASocket(what) => Err(Obstacle::NotASocket(what)),
         Occupant::NoDirectory => Err(Obstacle::NoDirectory(
@@ -175,11 +170,7 @@ impl LinkPlace<'_> {
     }
 
     /// A link may be put at the path, over this file or over none; or the reason why not.
-    fn clear(
-        &self,
-        occupant: Occupant,
-        on_live_owner: OnLiveOwner,
-    ) -> Result<Option<Identity>, Obstacle> {
+    fn clear(&self, occupant: Occupant, take_over: bool) -> Result<Option<Identity>, Obstacle> {
         if self.is_the_sockets() {
             return Err(Obstacle::Failed(format!(
                 "{} and {} are one file: registry_dir has become the kubelet's own directory",
@@ -187,7 +178,7 @@ impl LinkPlace<'_> {
                 self.socket.display()
             )));
         }
-        clear(&self.path, occupant, on_live_owner)
+        clear(&self.path, occupant, take_over)
     }
 
     /// A link that we made, of either kind.
@@ -199,16 +190,16 @@ impl LinkPlace<'_> {
     }
 
     /// Makes sure that our link is there: one that stands is left alone.
-    pub(crate) fn publish(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
+    pub(crate) fn publish(&self, take_over: bool) -> Result<Published, Obstacle> {
         look_and_act(MAKE, &self.path, || {
-            self.publish_over(self.look(), on_live_owner)
+            self.publish_over(self.look(), take_over)
         })
     }
 
     fn publish_over(
         &self,
         occupant: Occupant,
-        on_live_owner: OnLiveOwner,
+        take_over: bool,
     ) -> Result<Option<Published>, Obstacle> {
         if let Occupant::Ours(identity) = occupant {
             return Ok(Some(Published {
@@ -216,7 +207,7 @@ impl LinkPlace<'_> {
                 made: false,
             }));
         }
-        let made = match self.clear(occupant, on_live_owner)? {
+        let made = match self.clear(occupant, take_over)? {
             // It makes the whole link at once and never replaces anything.
             None => self.make(&self.path),
             seen => self.rename_over(seen.as_ref()),
@@ -225,20 +216,20 @@ impl LinkPlace<'_> {
     }
 
     /// Puts a fresh link over ours, which is what makes a kubelet look again.
-    pub(crate) fn announce(&self, on_live_owner: OnLiveOwner) -> Result<Published, Obstacle> {
+    pub(crate) fn announce(&self, take_over: bool) -> Result<Published, Obstacle> {
         look_and_act(MAKE, &self.path, || {
-            self.announce_over(self.look(), on_live_owner)
+            self.announce_over(self.look(), take_over)
         })
     }
 
     fn announce_over(
         &self,
         occupant: Occupant,
-        on_live_owner: OnLiveOwner,
+        take_over: bool,
     ) -> Result<Option<Published>, Obstacle> {
         // To rename one name of a file over another one does nothing at all.
         let is_hard = matches!(&occupant, Occupant::Ours(identity) if identity.target().is_none());
-        let seen = self.clear(occupant, on_live_owner)?;
+        let seen = self.clear(occupant, take_over)?;
         self.made(match seen {
             // Where it is another's by now, there is no room for a new one.
             Some(ours) if is_hard => remove(&self.path, &ours).and_then(|_| self.make(&self.path)),
@@ -330,7 +321,7 @@ impl SocketPlace<'_> {
     pub(crate) fn listen(
         &self,
         ours: Option<&Identity>,
-        on_live_owner: OnLiveOwner,
+        take_over: bool,
     ) -> Result<(UnixListener, Identity), Obstacle> {
         if !self.borrowed {
             directory::make(self.directory)
@@ -338,16 +329,16 @@ impl SocketPlace<'_> {
         }
         look_and_act(LISTEN, &self.path, || {
             let occupant = look(&self.path, |identity| is_bound(ours, identity));
-            self.listen_over(occupant, on_live_owner)
+            self.listen_over(occupant, take_over)
         })
     }
 
     fn listen_over(
         &self,
         occupant: Occupant,
-        on_live_owner: OnLiveOwner,
+        take_over: bool,
     ) -> Result<Option<(UnixListener, Identity)>, Obstacle> {
-        let seen = clear(&self.path, occupant, on_live_owner)?;
+        let seen = clear(&self.path, occupant, take_over)?;
         let listen_from = |stage| Staged::bind(stage)?.put_over(&self.path, seen.as_ref());
         let listening = match listen_from(self.stage) {
             Err(error) if cannot_stage(&error) => listen_from(self.directory),

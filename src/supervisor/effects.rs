@@ -80,24 +80,27 @@ impl Supervisor {
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);
-        Some(match place.listen(ours, entry.settings.on_live_owner) {
-            Ok((listener, identity)) => {
-                let new = Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
-                let old = entry.service.replace(new);
-                if let Some(old) = &old {
-                    remember(&mut self.hidden, place.path, old.socket().clone());
+        Some(
+            match place.listen(ours, entry.settings.on_live_owner.takes_over()) {
+                Ok((listener, identity)) => {
+                    let new =
+                        Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
+                    let old = entry.service.replace(new);
+                    if let Some(old) = &old {
+                        remember(&mut self.hidden, place.path, old.socket().clone());
+                    }
+                    entry.retired.extend(old.map(Service::retire));
+                    entry.owner = None;
+                    self.names.insert(name.clone(), id.clone());
+                    Ok(identity)
                 }
-                entry.retired.extend(old.map(Service::retire));
-                entry.owner = None;
-                self.names.insert(name.clone(), id.clone());
-                Ok(identity)
-            }
-            Err(obstacle) => {
-                let path = place.path;
-                self.watch_owner(id, &path, &obstacle);
-                Err(obstacle)
-            }
-        })
+                Err(obstacle) => {
+                    let path = place.path;
+                    self.watch_owner(id, &path, &obstacle);
+                    Err(obstacle)
+                }
+            },
+        )
     }
 
     fn unserve(&mut self, id: &DriverId, name: &DriverName, identity: Option<Identity>) {
@@ -125,34 +128,36 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.publish(entry.settings.on_live_owner) {
-            Ok(published) => {
-                if place.hard && published.made && published.is_symbolic() {
-                    self.kubelets.cannot_have_sockets();
+        Some(
+            match place.publish(entry.settings.on_live_owner.takes_over()) {
+                Ok(published) => {
+                    if place.hard && published.made && published.is_symbolic() {
+                        self.kubelets.cannot_have_sockets();
+                    }
+                    let Published { identity, made } = published;
+                    entry.owner = None;
+                    let missing = std::mem::take(&mut entry.link_missing);
+                    if made {
+                        entry.tally.link_made(missing);
+                    }
+                    if made && missing {
+                        let (message_id, link) = (message_id::LINK_REPAIRED, place.path.display());
+                        tracing::warn!(message_id, driver = %id, %link, "{id}: the link was removed or changed, and is back");
+                    }
+                    Event::LinkPublished(identity)
                 }
-                let Published { identity, made } = published;
-                entry.owner = None;
-                let missing = std::mem::take(&mut entry.link_missing);
-                if made {
+                Err(Obstacle::RemovedAtOnce) => {
+                    let missing = std::mem::replace(&mut entry.link_missing, true);
                     entry.tally.link_made(missing);
+                    Event::LinkBlocked(Obstacle::RemovedAtOnce)
                 }
-                if made && missing {
-                    let (message_id, link) = (message_id::LINK_REPAIRED, place.path.display());
-                    tracing::warn!(message_id, driver = %id, %link, "{id}: the link was removed or changed, and is back");
+                Err(obstacle) => {
+                    let path = place.path;
+                    self.watch_owner(id, &path, &obstacle);
+                    Event::LinkBlocked(obstacle)
                 }
-                Event::LinkPublished(identity)
-            }
-            Err(Obstacle::RemovedAtOnce) => {
-                let missing = std::mem::replace(&mut entry.link_missing, true);
-                entry.tally.link_made(missing);
-                Event::LinkBlocked(Obstacle::RemovedAtOnce)
-            }
-            Err(obstacle) => {
-                let path = place.path;
-                self.watch_owner(id, &path, &obstacle);
-                Event::LinkBlocked(obstacle)
-            }
-        })
+            },
+        )
     }
 
     fn announce(&mut self, id: &DriverId, name: &DriverName, slot: LinkAlias) -> Option<Event> {
@@ -162,18 +167,20 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.announce(entry.settings.on_live_owner) {
-            Ok(published) => {
-                if place.hard && published.is_symbolic() {
-                    self.kubelets.cannot_have_sockets();
+        Some(
+            match place.announce(entry.settings.on_live_owner.takes_over()) {
+                Ok(published) => {
+                    if place.hard && published.is_symbolic() {
+                        self.kubelets.cannot_have_sockets();
+                    }
+                    let identity = published.identity;
+                    entry.tally.announcements += 1;
+                    tracing::info!(driver = %id, link = %place.path.display(), "{id}: announced again");
+                    Event::LinkPublished(identity)
                 }
-                let identity = published.identity;
-                entry.tally.announcements += 1;
-                tracing::info!(driver = %id, link = %place.path.display(), "{id}: announced again");
-                Event::LinkPublished(identity)
-            }
-            Err(obstacle) => Event::LinkBlocked(obstacle),
-        })
+                Err(obstacle) => Event::LinkBlocked(obstacle),
+            },
+        )
     }
 
     /// Socket and link are two names of one file that an earlier run has left: it knew that the

@@ -59,7 +59,7 @@ fn a_link_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
     let dead: Found = |place| symlink("/nowhere", &place.path).unwrap();
     let ours: Found = |place| symlink(&place.target, &place.path).unwrap();
     let hard: Found = |place| fs::hard_link(&place.socket, &place.path).unwrap();
-    let wait = OnLiveOwner::Wait;
+    let wait = false;
     for (found, is_hard) in [(nobody, false), (dead, false), (ours, false), (hard, true)] {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("registry")).unwrap();
@@ -114,10 +114,10 @@ async fn a_socket_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
         }
         let seen = place.look(None);
         come(&place.path);
-        let listening = place.listen_over(seen, OnLiveOwner::Wait);
+        let listening = place.listen_over(seen, false);
         assert!(listening.unwrap().is_none());
         is_theirs(&place.path);
-        assert!(place.listen(None, OnLiveOwner::Wait).is_err());
+        assert!(place.listen(None, false).is_err());
         is_theirs(&place.path);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

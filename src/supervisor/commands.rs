@@ -3,7 +3,6 @@
 use super::{DriverId, Supervisor};
 use crate::api::command::{Command, ManualAction, Outcome};
 use crate::config::Settings;
-use crate::disk::layout::Layout;
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
 use crate::systemd::journal::message_id;
@@ -100,7 +99,7 @@ impl Supervisor {
 
     fn reconfigure(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, settings);
-        let moved = Layout::of(&self.settings) != self.layout;
+        let moved = self.settings.layout() != self.layout;
         let mut withdrawn = Vec::new();
         self.watch_plugins();
         // One that was found stays by the rules of discovery. One that has lost its table is found

@@ -11,7 +11,6 @@ use tokio::time::sleep;
 use super::removals::remember;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Leased, Report, Supervisor, tell};
-use crate::config::OnLiveOwner;
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::link::Published;
@@ -77,7 +76,7 @@ impl Supervisor {
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);
-        let take_over = entry.settings.on_live_owner == OnLiveOwner::TakeOver;
+        let take_over = entry.settings.on_live_owner.takes_over();
         Some(match place.listen(ours, take_over) {
             Ok((listener, identity)) => {
                 let new = Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
@@ -123,7 +122,7 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        let take_over = entry.settings.on_live_owner == OnLiveOwner::TakeOver;
+        let take_over = entry.settings.on_live_owner.takes_over();
         Some(match place.publish(take_over) {
             Ok(published) => {
                 if place.hard && published.made && published.is_symbolic() {
@@ -161,7 +160,7 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        let take_over = entry.settings.on_live_owner == OnLiveOwner::TakeOver;
+        let take_over = entry.settings.on_live_owner.takes_over();
         Some(match place.announce(take_over) {
             Ok(published) => {
                 if place.hard && published.is_symbolic() {

@@ -89,7 +89,7 @@ impl Supervisor {
             return;
         }
         self.next_layout = None;
-        let layout = Layout::of(&self.settings);
+        let layout = self.settings.layout();
         let number = if layout.one_directory() { "one" } else { "two" };
         tracing::warn!(
             registry_dir = %layout.registry_dir().display(),

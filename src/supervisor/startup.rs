@@ -75,7 +75,7 @@ impl Supervisor {
         reread: Reread,
         runtime: Option<RuntimeDir>,
     ) -> Supervisor {
-        let layout = Layout::of(&settings);
+        let layout = settings.layout();
         let reach = Reach::now();
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {

@@ -129,7 +129,7 @@ fn call_as_nobody(path: &Path, capabilities: &[&str]) -> Output {
         .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "registration::wire::foreign_caller",
+            "registration::registration_calls::foreign_caller",
             "--ignored",
             "--nocapture",
         ])

@@ -6,7 +6,7 @@ use super::reports::UNSEEN;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Record, Seen};

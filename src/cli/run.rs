@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::args::Args;
 use super::exit::Exit;
-use super::ndr::NdrFlags;
+use super::ndr::flags::NdrFlags;
 use super::{find_root, root_before, set_log_level};
 use crate::api::{control, http};
 use crate::config::{self, Overrides, Settings, Sources};

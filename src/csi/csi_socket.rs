@@ -1,97 +1,75 @@
-//! csi.sock as it is on disk: whether it is there, and whether whoever listens on it can be trusted.
+//! A driver's csi.sock on disk: whether it exists, and whether its path can be trusted.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::error::DriverError;
-use super::trust::{self, Exposure};
+use super::trust::{Exposure, foreign_socket};
 use crate::config::SUN_PATH_MAX;
 use crate::disk::directory::{self, is_missing};
 use crate::disk::identity::Identity;
 
-/// The place of a driver's socket.
+/// The path of a driver's socket.
 #[derive(Clone, Debug)]
 pub(crate) struct CsiSocket {
     pub(crate) path: PathBuf,
-    /// Nobody named this socket: whoever may write to its directory could be the driver.
-    pub(crate) found: bool,
+    /// Discovery found this socket; the configuration does not name it. Every user who can write to
+    /// its directories could pose as the driver.
+    pub(crate) discovered: bool,
 }
 
 impl CsiSocket {
-    /// What is there now.
+    /// The socket that exists now.
     pub(crate) fn look(&self) -> Result<Identity, DriverError> {
-        if self.found {
-            self.is_acceptable()?;
+        if self.discovered {
+            self.check()?;
         }
-        match fs::metadata(&self.path) {
-            Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
-            Ok(_) => Err(DriverError::NoSocket(self.path.clone())),
+        let socket = self.path.clone();
+        match fs::metadata(&socket) {
+            Ok(found) if found.file_type().is_socket() => Ok(Identity::from_parts(&found, None)),
+            Ok(_) => Err(DriverError::NoSocket(socket)),
             Err(error) if is_missing(&error) => Err(self.absent()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let directory = directory::closed(&self.path);
+                let directory = directory::closed(&socket).to_owned();
                 Err(DriverError::Hidden {
-                    socket: self.path.clone(),
-                    directory: directory.to_owned(),
-                    owner: directory::owner_and_mode(directory),
+                    owner: directory::owner_and_mode(&directory),
+                    directory,
+                    socket,
                 })
             }
-            Err(source) => Err(DriverError::Unseen {
-                socket: self.path.clone(),
-                source,
-            }),
+            Err(source) => Err(DriverError::Unseen { socket, source }),
         }
     }
 
-    /// What the configuration checks for a socket that is named in it.
-    fn is_acceptable(&self) -> Result<(), DriverError> {
+    /// The checks that the configuration makes for a socket that it names.
+    fn check(&self) -> Result<(), DriverError> {
         let length = self.path.as_os_str().len();
         if length > SUN_PATH_MAX {
-            return Err(DriverError::LongPath {
-                socket: self.path.clone(),
-                length,
-            });
+            let socket = self.path.clone();
+            return Err(DriverError::LongPath { socket, length });
         }
         match Exposure::of(&self.path) {
-            Ok(None) => Ok(()),
             Ok(Some(exposure)) => Err(DriverError::Exposed {
                 exposure,
-                strangers: trust::strangers(&self.path).map(Box::new),
+                foreign: foreign_socket(&self.path).map(Box::new),
             }),
-            // Then the socket itself cannot be looked at, and that says why.
-            Err(_) => Ok(()),
+            // After an error here the socket cannot be accessed either, and that error says why.
+            Ok(None) | Err(_) => Ok(()),
         }
     }
 
     fn absent(&self) -> DriverError {
-        match self.first_missing() {
+        let socket = self.path.clone();
+        let directories = self.path.ancestors().skip(1);
+        // The topmost directory that is missing.
+        match directories.take_while(|path| !path.exists()).last() {
             Some(missing) => DriverError::NoDirectory {
-                socket: self.path.clone(),
-                missing,
+                socket,
+                missing: missing.to_owned(),
             },
-            None => DriverError::Absent(self.path.clone()),
+            None => DriverError::Absent(socket),
         }
     }
-
-    /// The topmost directory on the way that is not there.
-    fn first_missing(&self) -> Option<PathBuf> {
-        let mut missing = None;
-        for directory in self
-            .path
-            .ancestors()
-            .skip(1)
-            .take_while(|path| *path != Path::new("/"))
-        {
-            if directory.exists() {
-                break;
-            }
-            missing = Some(directory.to_owned());
-        }
-        missing
-    }
-}
-
-fn is_socket(metadata: &Metadata) -> bool {
-    metadata.file_type().is_socket()
 }

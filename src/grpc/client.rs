@@ -24,9 +24,6 @@ const ORIGIN: &str = "http://localhost";
 /// Large enough for any answer we ask for, small enough that a hostile server cannot fill memory.
 const WINDOW: u32 = 65_535;
 
-/// The largest message that is taken from a server.
-pub(crate) const MESSAGE_LIMIT: usize = 64 * 1024;
-
 /// Why no connection could be had.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {

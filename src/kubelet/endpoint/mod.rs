@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use self::session::{Endpoint, Session};
 use crate::disk::identity::Identity;
+use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::authority::AuthorityStream;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
 use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
@@ -23,9 +24,6 @@ const LIMITS: Limits = Limits {
     first: Duration::from_secs(300),
     idle: Duration::from_secs(300),
 };
-
-/// The largest message that is taken from a caller.
-const MESSAGE_LIMIT: usize = 64 * 1024;
 
 /// A registration socket that is being served, until this is dropped.
 pub(crate) struct Service {

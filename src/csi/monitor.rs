@@ -1,7 +1,7 @@
 //! The monitor of a driver: waits for the driver, asks it, and notices when it goes.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -72,15 +72,6 @@ struct MonitorTask<T> {
 /// is useless to ask that driver again before something changes.
 type Reply = Option<Answer>;
 
-/// What ends the pause before the next try.
-enum Until {
-    Delay,
-    /// Something changes on disk, or a resync.
-    Changed,
-    /// The same, or the file system responds again.
-    Reached(Hung),
-}
-
 /// Why the monitor no longer stays with a driver.
 enum Gone {
     /// Another socket is in its place. The monitor asks the process behind the new socket before it
@@ -138,7 +129,7 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
     /// Asks the driver, stays with it if it answers, and waits until the next try is due.
     async fn wait_and_stay(&mut self) {
         self.seen = *self.signals.borrow_and_update();
-        let (error, until) = match self.ask().await {
+        let (error, is_on_disk) = match self.ask().await {
             Ok(None) => return,
             Ok(Some((socket, held, reply))) => {
                 let begun = Instant::now();
@@ -150,21 +141,17 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
                     self.retries = 0;
                 }
                 // The next look shows what exists now.
-                let until = error.hung().cloned().map_or(Until::Delay, Until::Reached);
-                (error, until)
+                (error, false)
             }
             Err(error) => {
-                let until = match error.hung() {
-                    Some(hung) => Until::Reached(hung.clone()),
-                    None if error.is_on_disk() => Until::Changed,
-                    None => Until::Delay,
-                };
-                (error, until)
+                let is_on_disk = error.is_on_disk();
+                (error, is_on_disk)
             }
         };
         self.late = error.is_node_info_late();
+        let hung = error.hung().cloned();
         (self.report)(MonitorReport::Silent(error));
-        self.pause(until).await;
+        self.pause(hung, is_on_disk).await;
     }
 
     /// None when the socket was replaced before the driver answered.
@@ -177,29 +164,28 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
             }
         };
         let asked = self.limiter.run(|| query.hold_and_ask(slow));
-        match undisturbed(&mut self.signals, query, &socket, asked).await {
-            Some(asked) => {
-                let (held, answer) = asked?;
-                Ok(Some((socket, held, reply(answer)?)))
-            }
-            None => Ok(None),
-        }
+        let Ok(asked) = undisturbed(&mut self.signals, query, &socket, asked).await else {
+            return Ok(None);
+        };
+        let (held, answer) = asked?;
+        Ok(Some((socket, held, reply(answer)?)))
     }
 
-    /// Waits until the next try is due. A change ends the wait at once; a resync does so only while no
-    /// usable socket exists.
-    async fn pause(&mut self, until: Until) {
+    /// Waits until the next try is due: after a delay, after a file system that `hung` responds again, or,
+    /// if the fault `is_on_disk`, after a change there. A change ends the wait at once; a resync does so
+    /// only while no usable socket exists.
+    async fn pause(&mut self, hung: Option<Hung>, is_on_disk: bool) {
         if self.signals.borrow().changes != self.seen.changes {
             self.retries = 0;
             return;
         }
         let delay = self.backoff.delay(self.retries);
-        let is_delay = matches!(until, Until::Delay);
+        let is_delay = hung.is_none() && !is_on_disk;
         let rest = async move {
-            match until {
-                Until::Delay => {}
-                Until::Changed => std::future::pending().await,
-                Until::Reached(hung) => hung.over().await,
+            match hung {
+                Some(hung) => hung.over().await,
+                None if is_on_disk => pending().await,
+                None => {}
             }
             sleep(delay).await;
         };
@@ -234,15 +220,14 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
                 () = next(&mut self.signals) => false,
             };
             let now = *self.signals.borrow_and_update();
-            self.is_same(socket).await?;
+            is_same(&self.query, socket).await?;
             // A server may close an idle connection while its driver runs. A driver that accepts no new
             // connection has gone.
             if ended {
                 if held.since.elapsed() < BRIEF {
                     let rest = sleep(self.backoff.delay(brief));
                     brief = brief.saturating_add(1);
-                    let rested = undisturbed(&mut self.signals, &self.query, socket, rest).await;
-                    self.unless_replaced(socket, rested).await?;
+                    undisturbed(&mut self.signals, &self.query, socket, rest).await?;
                 } else {
                     brief = 0;
                 }
@@ -251,8 +236,7 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
             let is_due = ended && asked.elapsed() >= ASK_AGAIN.delay(same);
             if is_due || now.checks != self.seen.checks {
                 let again = self.limiter.run(|| self.query.ask());
-                let again = undisturbed(&mut self.signals, &self.query, socket, again).await;
-                let again = self.unless_replaced(socket, again).await?;
+                let again = undisturbed(&mut self.signals, &self.query, socket, again).await?;
                 let again = self::reply(again).map_err(|error| match error {
                     DriverError::TimedOut { .. } => Gone::Lost(DriverError::Hung(Box::new(error))),
                     _ => Gone::Lost(error),
@@ -266,30 +250,6 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
                 asked = Instant::now();
             }
             self.seen = now;
-        }
-    }
-
-    /// Checks that the driver's socket is still the same.
-    async fn is_same(&self, socket: &Identity) -> Result<(), Gone> {
-        match self.query.look().await {
-            Ok(found) if found == *socket => Ok(()),
-            Ok(_) => Err(Gone::Replaced),
-            Err(error) if error.is_absence() => {
-                let removed = DriverError::Removed(self.query.path().to_owned());
-                Err(Gone::Lost(removed))
-            }
-            Err(error) => Err(Gone::Lost(error)),
-        }
-    }
-
-    /// Says why the work was not `done`.
-    async fn unless_replaced<D>(&self, socket: &Identity, done: Option<D>) -> Result<D, Gone> {
-        match done {
-            Some(done) => Ok(done),
-            None => {
-                self.is_same(socket).await?;
-                Err(Gone::Replaced)
-            }
         }
     }
 }
@@ -322,29 +282,41 @@ fn changed(before: &Reply, now: &Reply, socket: &Identity) -> MonitorReport {
 async fn next(signals: &mut watch::Receiver<MonitorSignals>) {
     if signals.changed().await.is_err() {
         // The monitor was dropped, which aborts this task.
-        std::future::pending().await
+        pending().await
     }
 }
 
-/// Does the work while the socket stays the same. Returns none if the socket is removed or replaced
-/// before: the process behind the old socket may never answer.
+/// Checks that the driver's socket is still the same.
+async fn is_same(query: &DriverQuery, socket: &Identity) -> Result<(), Gone> {
+    match query.look().await {
+        Ok(found) if found == *socket => Ok(()),
+        Ok(_) => Err(Gone::Replaced),
+        Err(error) if error.is_absence() => {
+            let removed = DriverError::Removed(query.path().to_owned());
+            Err(Gone::Lost(removed))
+        }
+        Err(error) => Err(Gone::Lost(error)),
+    }
+}
+
+/// Does the work as long as the socket stays the same: the process behind a socket that was removed or
+/// replaced may never answer.
 async fn undisturbed<D>(
     signals: &mut watch::Receiver<MonitorSignals>,
     query: &DriverQuery,
     socket: &Identity,
     work: impl Future<Output = D>,
-) -> Option<D> {
+) -> Result<D, Gone> {
     tokio::pin!(work);
     loop {
         tokio::select! {
-            done = &mut work => return Some(done),
+            done = &mut work => return Ok(done),
             () = next(signals) => {}
         }
-        match query.look().await {
-            Ok(found) if found == *socket => {}
+        match is_same(query, socket).await {
             // The socket may still be the same, and the driver may still answer.
-            Err(error) if error.hung().is_some() => {}
-            Ok(_) | Err(_) => return None,
+            Err(Gone::Lost(error)) if error.hung().is_some() => {}
+            gone => gone?,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A query to a driver: connects to csi.sock and asks for name and node, each step with a deadline.
 
 use std::future::Future;
-use std::io;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,9 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
-use super::csi_socket::CsiSocket;
+use super::csi_socket;
 use super::error::DriverError;
 use crate::config::DriverSettings;
-use crate::disk::directory::is_missing;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -35,12 +34,10 @@ pub(crate) const NODE_GET_INFO: &str = "NodeGetInfo";
 
 /// The questions, the socket, and the deadlines.
 pub(crate) struct DriverQuery {
-    socket: CsiSocket,
+    settings: DriverSettings,
+    /// The configuration does not name the socket.
+    discovered: bool,
     reach: Reach,
-    pinned: Option<String>,
-    deadline: Duration,
-    node_info_deadline: Duration,
-    require_probe: bool,
     observer: CallObserver,
     /// The warning about a volume limit below zero was logged.
     limit_logged: AtomicBool,
@@ -68,15 +65,9 @@ impl DriverQuery {
     /// A socket that discovery found must be in directories that only root can change.
     pub(crate) fn new(settings: &DriverSettings, discovered: bool, reach: &Reach) -> DriverQuery {
         DriverQuery {
-            socket: CsiSocket {
-                path: settings.csi_socket.clone(),
-                discovered,
-            },
+            settings: settings.clone(),
+            discovered,
             reach: reach.clone(),
-            pinned: settings.name.clone(),
-            deadline: settings.request_timeout,
-            node_info_deadline: settings.node_info_timeout,
-            require_probe: settings.require_probe,
             observer: Box::new(|_, _| ()),
             limit_logged: AtomicBool::new(false),
         }
@@ -92,13 +83,14 @@ impl DriverQuery {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.socket.path
+        &self.settings.csi_socket
     }
 
     /// The socket that exists on disk now.
     pub(crate) async fn look(&self) -> Result<Identity, DriverError> {
-        let socket = self.socket.clone();
-        self.access(move || socket.look()).await?
+        let (path, discovered) = (self.path().to_owned(), self.discovered);
+        self.access(move || csi_socket::look(&path, discovered))
+            .await?
     }
 
     /// Does work that may block on a file system.
@@ -106,7 +98,8 @@ impl DriverQuery {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DriverError> {
-        let done = self.reach.look(self.path(), self.deadline, work).await;
+        let deadline = self.settings.request_timeout;
+        let done = self.reach.look(self.path(), deadline, work).await;
         done.map_err(|source| DriverError::OutOfReach {
             socket: self.path().to_owned(),
             source,
@@ -160,14 +153,15 @@ impl DriverQuery {
 
     fn refused(&self, source: ConnectError) -> DriverError {
         let socket = self.path().to_owned();
-        match &source {
-            ConnectError::Connect(error) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => DriverError::Refused(socket),
-                io::ErrorKind::PermissionDenied => DriverError::Forbidden { socket, source },
-                _ if is_missing(error) => DriverError::Absent(socket),
-                _ => DriverError::Connect { socket, source },
-            },
-            ConnectError::Handshake(_) => DriverError::Connect { socket, source },
+        let kind = match &source {
+            ConnectError::Connect(error) => error.kind(),
+            ConnectError::Handshake(_) => return DriverError::Connect { socket, source },
+        };
+        match kind {
+            ErrorKind::ConnectionRefused => DriverError::Refused(socket),
+            ErrorKind::PermissionDenied => DriverError::Forbidden { socket, source },
+            ErrorKind::NotFound | ErrorKind::NotADirectory => DriverError::Absent(socket),
+            _ => DriverError::Connect { socket, source },
         }
     }
 
@@ -239,7 +233,7 @@ impl DriverQuery {
                     let name = printable(&info.name);
                     tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; like the kubelet, the registrar takes a value below zero as no limit");
                 }
-                Ok(Answer::check(info, node, self.pinned.as_deref())?)
+                Ok(Answer::check(info, node, self.settings.name.as_deref())?)
             }
         }
     }
@@ -251,7 +245,7 @@ impl DriverQuery {
         ready: Option<Result<ProbeResponse, DriverError>>,
     ) -> Result<GetPluginInfoResponse, DriverError> {
         let info = info?;
-        answer::name(&info, self.pinned.as_deref())?;
+        answer::name(&info, self.settings.name.as_deref())?;
         match ready.transpose()? {
             Some(ProbeResponse { ready: Some(false) }) => Err(DriverError::NotReady),
             Some(_) | None => Ok(info),
@@ -263,22 +257,19 @@ impl DriverQuery {
         &self,
         call: Pin<&mut F>,
     ) -> Result<F::Output, DriverError> {
-        let patience = if self.node_info_deadline > self.deadline {
-            self.deadline
-        } else {
-            // The call's own deadline ends it before.
-            Duration::MAX
-        };
-        timeout(patience, call)
+        let so_far = self.settings.request_timeout;
+        let deadline = self.settings.node_info_timeout;
+        if deadline <= so_far {
+            // The call ends by its own deadline.
+            return Ok(call.await);
+        }
+        timeout(so_far, call)
             .await
-            .map_err(|_| DriverError::Slow {
-                so_far: self.deadline,
-                deadline: self.node_info_deadline,
-            })
+            .map_err(|_| DriverError::Slow { so_far, deadline })
     }
 
     async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Timed<ProbeResponse>> {
-        if !self.require_probe {
+        if !self.settings.require_probe {
             return None;
         }
         Some(self.call("Probe", identity.probe(ProbeRequest {})).await)
@@ -306,8 +297,8 @@ impl DriverQuery {
         work: impl Future<Output = T>,
     ) -> Result<T, DriverError> {
         let deadline = match step {
-            NODE_GET_INFO => self.node_info_deadline,
-            _ => self.deadline,
+            NODE_GET_INFO => self.settings.node_info_timeout,
+            _ => self.settings.request_timeout,
         };
         timeout(deadline, work)
             .await

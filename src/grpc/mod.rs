@@ -5,6 +5,7 @@
 
 pub(crate) mod authority;
 pub(crate) mod client;
+pub(crate) mod connections;
 pub(crate) mod frame;
 pub(crate) mod idle_connection;
 pub(crate) mod proto;

@@ -107,7 +107,7 @@ fn the_most_common_of_several_directories_is_taken() {
 
 #[test]
 fn without_anything_it_is_the_usual_one() {
-    System::new().has("/var/lib/kubelet", "the usual one");
+    System::new().has("/var/lib/kubelet", "the default");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_kubelet_that_runs_says_it_in_any_spelling() {
             .process(1, &["/sbin/init"])
             .process(77, arguments)
             .directory("/var/lib/k0s/kubelet/plugins_registry");
-        system.has("/data/kubelet", "pid 77, has it on its command line");
+        system.has("/data/kubelet", "(pid 77) names it on its command line");
     }
 }
 
@@ -165,7 +165,7 @@ fn a_program_that_says_nothing_has_its_usual_root() {
         let system = System::new()
             .process(7, arguments)
             .directory("/opt/rke/var/lib/kubelet/plugins_registry");
-        system.has(root, "pid 7, names no other");
+        system.has(root, "(pid 7) names no other");
     }
 }
 
@@ -176,7 +176,7 @@ fn microk8s_has_the_flags_in_a_file() {
     fs::write(&file, "--v=2\n--root-dir=/data/kubelet\n").unwrap();
     let argument = format!("--kubelet-args-file={}", file.display());
     let system = System::new().process(9, &["/snap/microk8s/1/kubelite", &argument]);
-    system.has("/data/kubelet", "kubelite, pid 9");
+    system.has("/data/kubelet", "kubelite (pid 9)");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn the_kubelets_configuration_file_may_name_it() {
         let system = System::new()
             .process(5, &["kubelet", "--config=/etc/kubelet.yaml"])
             .file(5, "/etc/kubelet.yaml", text);
-        system.has("/var/lib/kubelet", "kubelet, pid 5, names no other");
+        system.has("/var/lib/kubelet", "kubelet (pid 5) names no other");
     }
 }
 
@@ -212,13 +212,7 @@ fn a_kubelet_goes_before_a_program_around_one_and_others_do_not_count() {
         .process(6, &["vi", "kubelet", "--root-dir=/x"])
         .process(8, &["kubelet", "--root-dir=relative"])
         .process(9, &[]);
-    assert_eq!(
-        system.find().why,
-        RootSource::Program {
-            pid: 4,
-            program: "kubelet".to_owned()
-        }
-    );
+    assert_eq!(system.find().why, RootSource::Kubelet { pid: 4 });
 }
 
 #[test]
@@ -250,7 +244,7 @@ fn a_file_without_end_and_one_that_nobody_writes_to_are_passed_over() {
 fn a_process_with_other_mounts_other_pids_or_an_open_program_is_not_believed() {
     let line = &["kubelet", "--root-dir=/x", "--config=/etc/kubelet.yaml"][..];
     let system = || System::new().process(7, line);
-    system().has("/x", "kubelet, pid 7");
+    system().has("/x", "kubelet (pid 7)");
     let status = |pids: &str| format!("Uid:\t0\t0\t0\t0\nNSpid:\t{pids}\n");
     system().with(7, "status", &status("7")).has("/x", "pid 7");
     for system in [
@@ -299,8 +293,8 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
     let system = System::new()
         .process(7, &["kubelet", "--root-dir=/a"])
         .process(8, &["kubelet", "--root-dir=/b"]);
-    system.has(DEFAULT, "/a (kubelet, pid 7");
-    system.has(DEFAULT, "and /b (kubelet, pid 8");
+    system.has(DEFAULT, "/a (kubelet (pid 7)");
+    system.has(DEFAULT, "and /b (kubelet (pid 8)");
     let known = |why: RootSource| {
         let path = PathBuf::from("/known");
         Some(KubeletRoot { path, why })

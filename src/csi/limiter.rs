@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_hang_do_not_keep_others_from_their_turn() {
+    async fn drivers_that_hang_do_not_keep_others_waiting() {
         let limiter = ConcurrencyLimiter::new();
         let hanging: Vec<_> = (0..100 * SLOTS)
             .map(|_| {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_work_at_one_time_than_there_are_turns() {
+    async fn no_more_work_at_the_same_time_than_there_are_slots() {
         let limiter = ConcurrencyLimiter::new();
         let at_work = Arc::new(Semaphore::new(SLOTS));
         let tasks: Vec<_> = (0..100)

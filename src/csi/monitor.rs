@@ -381,7 +381,7 @@ mod tests {
         driver.change(slow);
         monitor.check();
         let MonitorReport::Changed(answer) = next(&mut reports).await else {
-            panic!("the driver counts as one that hangs");
+            panic!("the driver counts as hanging");
         };
         assert_eq!(answer.node_id, "another");
     }
@@ -398,7 +398,7 @@ mod tests {
         driver.change(Behaviour::named("a").hanging_on(Call::NodeGetInfo));
         monitor.check();
         let MonitorReport::Silent(error) = next(&mut reports).await else {
-            panic!("the driver counts as one that answers");
+            panic!("the driver counts as answering");
         };
         assert!(error.to_string().contains("hangs"), "{error}");
     }

@@ -38,13 +38,14 @@ pub(crate) struct DriverQuery {
     /// The configuration does not name the socket.
     discovered: bool,
     reach: Reach,
-    observer: CallObserver,
+    /// Of the calls for name and node.
+    pub(crate) observer: CallObserver,
     /// The warning about a volume limit below zero was logged.
     limit_logged: AtomicBool,
 }
 
 /// Receives each call that has ended, with the name that the driver reported, if it is a valid name.
-type CallObserver = Box<dyn Fn(Option<&str>, CsiCall) + Send + Sync>;
+pub(crate) type CallObserver = Box<dyn Fn(Option<&str>, CsiCall) + Send + Sync>;
 
 /// A CSI call that has ended, successfully or not.
 #[derive(Clone, Copy, Debug)]
@@ -71,15 +72,6 @@ impl DriverQuery {
             observer: Box::new(|_, _| ()),
             limit_logged: AtomicBool::new(false),
         }
-    }
-
-    /// Tells `observer` of each call that the queries for name and node make.
-    pub(crate) fn observed_by(
-        mut self,
-        observer: impl Fn(Option<&str>, CsiCall) + Send + Sync + 'static,
-    ) -> DriverQuery {
-        self.observer = Box::new(observer);
-        self
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -197,9 +189,15 @@ impl DriverQuery {
         let node = self.call(NODE_GET_INFO, client.node_get_info(NodeGetInfoRequest {}));
         tokio::pin!(node);
         let info = identity.get_plugin_info(GetPluginInfoRequest {});
+        let probe = async {
+            if !self.settings.require_probe {
+                return None;
+            }
+            Some(self.call("Probe", probing.probe(ProbeRequest {})).await)
+        };
         let (info, ready, early) = tokio::join!(
             self.call("GetPluginInfo", info),
-            self.probe(&mut probing),
+            probe,
             self.soon(node.as_mut()),
         );
         let reported = info.answer.as_ref().ok();
@@ -266,13 +264,6 @@ impl DriverQuery {
         timeout(so_far, call)
             .await
             .map_err(|_| DriverError::Slow { so_far, deadline })
-    }
-
-    async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Timed<ProbeResponse>> {
-        if !self.settings.require_probe {
-            return None;
-        }
-        Some(self.call("Probe", identity.probe(ProbeRequest {})).await)
     }
 
     pub(super) async fn call<T>(

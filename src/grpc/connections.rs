@@ -184,7 +184,7 @@ mod tests {
 
     /// With a clock that jumps to the next deadline.
     #[tokio::test(start_paused = true)]
-    async fn who_asks_nothing_is_closed_soon_and_who_has_asked_is_borne_for_longer() {
+    async fn a_connection_without_a_request_ends_soon_and_with_one_later() {
         let (first, idle) = (Duration::from_secs(5), Duration::from_secs(300));
         let started = Instant::now();
         let activity = Activity::default();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn somebody_who_has_spoken_and_ended_is_somebody_who_has_ended() {
+    async fn a_caller_that_has_ended_since_does_not_run() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();

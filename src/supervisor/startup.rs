@@ -168,8 +168,8 @@ impl Supervisor {
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
         let account = Account::new(self.metrics.operations.clone());
         let discovered = !self.settings.drivers.contains_key(&**id);
-        let query = DriverQuery::new(&settings, discovered, &self.reach)
-            .observed_by(move |name, call| account.count(name, call));
+        let mut query = DriverQuery::new(&settings, discovered, &self.reach);
+        query.observer = Box::new(move |name, call| account.count(name, call));
         let (heard, turns) = (self.reporter.clone(), self.turns.clone());
         Leased::start(id, |lease| {
             Monitor::start(query, turns, settings.retry_max, move |news| {

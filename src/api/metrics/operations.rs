@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_nobody_has_any_more_leaves_nothing_behind() {
+    fn a_name_that_no_driver_has_any_more_leaves_no_series_behind() {
         let operations = Operations::new();
         let account = Account::new(operations.clone());
         let calls = |name: &str| {

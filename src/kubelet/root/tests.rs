@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// What a process of the node has.
+/// The mounts of a process of the node.
 const MOUNTS: &str = "22 27 0:21 / /proc rw - proc proc rw\n27 1 8:1 / / rw shared:1 - ext4 x rw\n";
 
 /// A system with processes and directories of the test's choice.
@@ -27,7 +27,7 @@ impl System {
         self.process_of(0, pid, arguments)
     }
 
-    /// One that another user runs.
+    /// A process of another user.
     fn process_of(self, user: u32, pid: u32, arguments: &[&str]) -> System {
         let directory = self.0.path().join(format!("proc/{pid}"));
         fs::create_dir(&directory).unwrap();
@@ -223,11 +223,11 @@ fn a_program_of_another_user_is_no_kubelet_whatever_it_is_called() {
     assert_eq!(system.find().path, Path::new("/var/lib/kubelet"));
     assert_eq!(system.running().len(), 1);
     fs::remove_file(system.0.path().join("proc/9/status")).unwrap();
-    assert!(system.running().is_empty(), "nobody knows whose it is");
+    assert!(system.running().is_empty(), "its user is unknown");
 }
 
 #[test]
-fn a_file_without_end_and_one_that_nobody_writes_to_are_passed_over() {
+fn a_file_without_end_and_a_pipe_without_writer_are_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -306,10 +306,10 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
     assert!(matches!(found.why, RootSource::Disputed(_)));
     let found = find(None, known(RootSource::Default));
     assert_eq!(found.path, Path::new("/known"));
-    // Whoever has told us how a registration went needs nobody else's word.
+    // A kubelet that has reported a registration needs no second source.
     let called = known(RootSource::Called { pid: 9 });
     assert_eq!(find(called.clone(), None), called.unwrap());
-    // What is said is not weighed against what is not.
+    // A statement is not compared with an assumption.
     let system = System::new()
         .process(7, &["kubelet", "--root-dir=/a"])
         .process(8, &["kubelet"])
@@ -318,7 +318,7 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
 }
 
 #[test]
-fn who_listens_in_a_well_known_root_is_believed_and_may_disagree() {
+fn a_listener_in_a_well_known_root_is_believed_and_may_disagree() {
     let listener = std::process::id();
     let system = System::new()
         .directory("/var/lib/k0s/kubelet/pod-resources")
@@ -334,6 +334,6 @@ fn who_listens_in_a_well_known_root_is_believed_and_may_disagree() {
     let system = system.process(7, &["kubelet"]);
     system.has("/var/lib/k0s/kubelet", "listens on pod-resources");
     let system = system.process(8, &["kubelet", "--root-dir=/a"]);
-    // It has been a kubelet's, and none is followed.
+    // A kubelet has used it, and "auto" follows none of the two.
     system.has("/var/lib/k0s/kubelet", "disagree");
 }

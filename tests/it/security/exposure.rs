@@ -79,7 +79,7 @@ fn a_registration_is_kept_while_its_directory_is_refused() {
     scene.phase(NAME, "registered");
     let mark = kubelet.mark();
     fs::set_permissions(scene.directory(NAME), Permissions::from_mode(0o777)).unwrap();
-    scene.reason(NAME, "registered", "refused: others than root");
+    scene.reason(NAME, "registered", "refused: users other than root");
     stays("the kubelet hears nothing", A_WHILE, || {
         kubelet.counts_since(mark) == bed::kubelet::Counts::default()
     });

@@ -30,7 +30,7 @@ pub(super) fn look(path: &Path, discovered: bool) -> Result<Identity, DriverErro
                 socket,
             })
         }
-        Err(source) => Err(DriverError::Unseen { socket, source }),
+        Err(source) => Err(DriverError::Unseen(socket, source)),
     }
 }
 
@@ -38,8 +38,7 @@ pub(super) fn look(path: &Path, discovered: bool) -> Result<Identity, DriverErro
 fn check(path: &Path) -> Result<(), DriverError> {
     let length = path.as_os_str().len();
     if length > SUN_PATH_MAX {
-        let socket = path.to_owned();
-        return Err(DriverError::LongPath { socket, length });
+        return Err(DriverError::LongPath(path.to_owned(), length));
     }
     match Exposure::of(path) {
         Ok(Some(exposure)) => Err(DriverError::Exposed {

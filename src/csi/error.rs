@@ -26,10 +26,10 @@ pub(crate) enum DriverError {
     NoDirectory { socket: PathBuf, missing: PathBuf },
     #[error("{} is not a socket", .0.display())]
     NoSocket(PathBuf),
-    #[error("cannot access {}: {source}", .socket.display())]
-    Unseen { socket: PathBuf, source: io::Error },
-    #[error("cannot access {}: {source}", .socket.display())]
-    OutOfReach { socket: PathBuf, source: Hung },
+    #[error("cannot access {}: {}", .0.display(), .1)]
+    Unseen(PathBuf, io::Error),
+    #[error("cannot access {}: {}", .0.display(), .1)]
+    OutOfReach(PathBuf, Hung),
     #[error(
         "no permission to search {} ({owner}) for {}: {LET_US_READ}",
         .directory.display(),
@@ -48,23 +48,18 @@ pub(crate) enum DriverError {
         /// The socket that exists, if another user may have created it.
         foreign: Option<Box<Identity>>,
     },
-    #[error("{} is {length} bytes long; the path of a socket has at most {SUN_PATH_MAX}", .socket.display())]
-    LongPath { socket: PathBuf, length: usize },
+    #[error("{} is {} bytes long; the path of a socket has at most {SUN_PATH_MAX}", .0.display(), .1)]
+    LongPath(PathBuf, usize),
     #[error("no process listens on {}", .0.display())]
     Refused(PathBuf),
     #[error(
-        "no permission to connect to {}: {source}; for a socket of another user the unit needs CAP_DAC_OVERRIDE",
-        .socket.display()
+        "no permission to connect to {}: {}; for a socket of another user the unit needs CAP_DAC_OVERRIDE",
+        .0.display(),
+        .1
     )]
-    Forbidden {
-        socket: PathBuf,
-        source: ConnectError,
-    },
-    #[error("{}: {source}", .socket.display())]
-    Connect {
-        socket: PathBuf,
-        source: ConnectError,
-    },
+    Forbidden(PathBuf, ConnectError),
+    #[error("{}: {}", .0.display(), .1)]
+    Connect(PathBuf, ConnectError),
     #[error("{} does not answer: {step} took longer than {}", .socket.display(), format_duration(*.deadline))]
     TimedOut {
         socket: PathBuf,
@@ -82,8 +77,8 @@ pub(crate) enum DriverError {
     },
     #[error("{} closed the connection before it answered", .0.display())]
     Closed(PathBuf),
-    #[error("the connection to {} broke before it answered: {source}", .socket.display())]
-    Broken { socket: PathBuf, source: Broken },
+    #[error("the connection to {} broke before it answered: {}", .0.display(), .1)]
+    Broken(PathBuf, Broken),
     #[error("{method} failed: {code:?}: {message}")]
     Call {
         method: &'static str,
@@ -125,7 +120,7 @@ impl DriverError {
                 self,
                 DriverError::Hidden { .. }
                     | DriverError::Exposed { .. }
-                    | DriverError::LongPath { .. }
+                    | DriverError::LongPath(..)
             )
     }
 
@@ -144,7 +139,7 @@ impl DriverError {
     /// The file system that does not respond, if that is the cause.
     pub(crate) fn hung(&self) -> Option<&Hung> {
         match self {
-            DriverError::OutOfReach { source, .. } => Some(source),
+            DriverError::OutOfReach(_, hung) => Some(hung),
             _ => None,
         }
     }

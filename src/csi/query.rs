@@ -92,10 +92,7 @@ impl DriverQuery {
     ) -> Result<T, DriverError> {
         let deadline = self.settings.request_timeout;
         let done = self.reach.look(self.path(), deadline, work).await;
-        done.map_err(|source| DriverError::OutOfReach {
-            socket: self.path().to_owned(),
-            source,
-        })
+        done.map_err(|hung| DriverError::OutOfReach(self.path().to_owned(), hung))
     }
 
     /// Asks the driver, and holds a connection whose end shows that the driver may have gone. The
@@ -147,13 +144,13 @@ impl DriverQuery {
         let socket = self.path().to_owned();
         let kind = match &source {
             ConnectError::Connect(error) => error.kind(),
-            ConnectError::Handshake(_) => return DriverError::Connect { socket, source },
+            ConnectError::Handshake(_) => return DriverError::Connect(socket, source),
         };
         match kind {
             ErrorKind::ConnectionRefused => DriverError::Refused(socket),
-            ErrorKind::PermissionDenied => DriverError::Forbidden { socket, source },
+            ErrorKind::PermissionDenied => DriverError::Forbidden(socket, source),
             ErrorKind::NotFound | ErrorKind::NotADirectory => DriverError::Absent(socket),
-            _ => DriverError::Connect { socket, source },
+            _ => DriverError::Connect(socket, source),
         }
     }
 
@@ -169,7 +166,7 @@ impl DriverQuery {
                 let socket = self.path().to_owned();
                 Err(match end {
                     Ok(()) => DriverError::Closed(socket),
-                    Err(source) => DriverError::Broken { socket, source },
+                    Err(broken) => DriverError::Broken(socket, broken),
                 })
             }
         }

@@ -28,6 +28,7 @@ use crate::disk::runtime_dir;
 use crate::disk::socket::{Staged, is_alive};
 use crate::disk::sweep::sweep_stage;
 use crate::driver::Record;
+use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
@@ -43,8 +44,6 @@ const LIMITS: Limits = Limits {
 };
 /// A watching client is told at most this often.
 const PACE: Duration = Duration::from_millis(50);
-/// The largest message that is taken from a client: what is known of one driver.
-const MESSAGE_LIMIT: usize = 64 * 1024;
 
 /// Why the control socket cannot be served.
 #[derive(Debug, Error)]

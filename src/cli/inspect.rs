@@ -10,7 +10,6 @@ use super::exit::{Exit, complain};
 use super::render::Screen;
 use super::status::is_gone;
 use super::{load, sources};
-use crate::api::metrics::Operations;
 use crate::cli::render::paint::{Paint, Tone};
 use crate::config::Settings;
 use crate::csi::error::DriverError;
@@ -41,11 +40,11 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
     };
     let mut driver = settings.clone().unwrap_or_default().driver("inspected");
     driver.csi_socket.clone_from(&socket);
-    let inquiry = DriverQuery::new(&driver, Operations::new(), &Reach::now());
+    let query = DriverQuery::new(&driver, false, &Reach::now());
     in_runtime(async {
         // Nobody is to look at a silent terminal for minutes.
         let slow = |late: DriverError| complain(&late.to_string());
-        let mut seen = inquiry.inspect(slow).await.map_err(|trouble| {
+        let mut seen = query.inspect(slow).await.map_err(|trouble| {
             if trouble.is_absence() {
                 let socket = socket.display();
                 failed(format!(

@@ -156,7 +156,7 @@ fn a_socket_that_nobody_answers_on_is_said_on_stderr() {
         ..Behaviour::named(NAME)
     };
     for (behaviour, words) in [
-        (refuses, "nobody listens on"),
+        (refuses, "no process listens on"),
         (mute, "took longer than 500ms"),
     ] {
         let output = inspect_within("500ms", behaviour, &[]);

@@ -9,8 +9,8 @@ use super::directory;
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::occupant::{Occupant, place, placed, staged};
+use super::replace;
 use super::socket::staging;
-use super::swap;
 
 const MAKE: &str = "make the link";
 
@@ -152,8 +152,8 @@ impl LinkPlace<'_> {
             let link = staging(stage);
             self.make(&link)?;
             let ours = Identity::of(&link)?;
-            swap::put(&link, &self.path, seen.identity())
-                .inspect_err(|_| swap::discard(&link, &ours))
+            replace::put(&link, &self.path, seen.identity())
+                .inspect_err(|_| replace::discard(&link, &ours))
         })
     }
 }

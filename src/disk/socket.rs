@@ -15,7 +15,7 @@ use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
 
 use crate::disk::identity::Identity;
-use crate::disk::swap;
+use crate::disk::replace;
 
 /// Temporary names of ours start so.
 pub(crate) const STAGED: &str = ".nr";
@@ -119,13 +119,13 @@ impl Staged {
     /// file it is, by the name that it had.
     ///
     /// # Errors
-    /// Those of [`swap::put`]: `AlreadyExists` when another file is there.
+    /// Those of [`replace::put`]: `AlreadyExists` when another file is there.
     pub(crate) fn put_over(
         self,
         place: &Path,
         seen: Option<&Identity>,
     ) -> io::Result<(UnixListener, Identity)> {
-        swap::put(&self.path, place, seen)?;
+        replace::put(&self.path, place, seen)?;
         Ok(self.placed())
     }
 
@@ -139,7 +139,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if let Some((_, socket)) = &self.listener {
-            swap::discard(&self.path, socket);
+            replace::discard(&self.path, socket);
         }
     }
 }

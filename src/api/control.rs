@@ -21,8 +21,9 @@ pub(crate) use client::{Client, ClientError};
 
 use crate::disk::directory;
 use crate::disk::identity::Identity;
+use crate::disk::replace::Staged;
 use crate::disk::runtime_dir;
-use crate::disk::socket::{Staged, is_alive};
+use crate::disk::socket::{is_alive, listen};
 use crate::disk::sweep::sweep_stage;
 use crate::driver::Record;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
@@ -104,10 +105,11 @@ impl Place {
             path: path.to_owned(),
             source,
         };
-        let staged = Staged::bind(directory::of(path)).map_err(failed)?;
-        let listener = staged.put(path).map_err(failed)?;
+        let staged = Staged::make(directory::of(path), listen);
+        let placed = staged.and_then(|(socket, listener)| Ok((socket.put(path)?, listener)));
+        let (identity, listener) = placed.map_err(failed)?;
         Ok(Place {
-            identity: Identity::of(path).map_err(failed)?,
+            identity,
             _server: Task::spawn(async move {
                 let (_retire, retired) = oneshot::channel();
                 server::serve(listener, LIMITS, front, retired).await;

@@ -12,7 +12,8 @@ use super::directory;
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::occupant::{Occupant, failed, place, placed, staged};
-use super::socket::{MODE, Staged};
+use super::replace::Staged;
+use super::socket::{MODE, listen};
 
 const LISTEN: &str = "listen on";
 
@@ -59,7 +60,8 @@ impl SocketPlace<'_> {
 
     fn listen_over(&self, seen: &Occupant) -> io::Result<(UnixListener, Identity)> {
         staged(self.stage, self.directory, |stage| {
-            Staged::bind(stage)?.put_over(&self.path, seen.identity())
+            let (socket, listener) = Staged::make(stage, listen)?;
+            Ok((listener, socket.put_over(&self.path, seen.identity())?))
         })
     }
 }

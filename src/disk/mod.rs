@@ -6,6 +6,7 @@ pub(crate) mod identity;
 pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod name;
+pub(crate) mod nesting;
 pub(crate) mod obstacle;
 mod occupant;
 pub(crate) mod reach;

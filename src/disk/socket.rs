@@ -6,12 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, socket,
 };
 use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
+
+use crate::os::peer::Peer;
+
+/// The longest path of a Unix socket: `sun_path` has 108 bytes, and the last byte is NUL.
+pub(crate) const SUN_PATH_MAX: usize = 107;
 
 /// The mode of every socket of ours.
 pub(crate) const MODE: u32 = 0o600;
@@ -50,27 +54,9 @@ pub(crate) fn is_alive(path: &Path) -> bool {
     matches!(probe(path), ListenerProbe::Alive(_))
 }
 
-/// The process that listens at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) uid: u32,
-    /// None where our pid namespace does not show the process.
-    pub(crate) pid: Option<u32>,
-}
-
-impl Peer {
-    pub(crate) fn of(stream: &UnixStream) -> Option<Peer> {
-        let credentials = getsockopt(stream, PeerCredentials).ok()?;
-        Some(Peer {
-            uid: credentials.uid(),
-            pid: u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0),
-        })
-    }
-}
-
 /// The pid of the process that listens at the other end of a connection.
 pub(crate) fn listener(stream: &UnixStream) -> Option<u32> {
-    Peer::of(stream)?.pid
+    Peer::of(stream).ok()?.pid
 }
 
 /// A non-blocking connection. Fails when the backlog is full.

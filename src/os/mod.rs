@@ -7,6 +7,7 @@ pub(crate) mod clock;
 pub(crate) mod columns;
 pub(crate) mod go_flags;
 pub(crate) mod memory;
+pub(crate) mod peer;
 pub(crate) mod process;
 pub(crate) mod rlimit;
 pub(crate) mod task;

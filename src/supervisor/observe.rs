@@ -6,7 +6,7 @@ use super::reports::UNSEEN;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Record, Seen};
@@ -89,7 +89,7 @@ impl Supervisor {
             return;
         }
         self.next_layout = None;
-        let layout = Layout::of(&self.settings);
+        let layout = self.settings.layout();
         let number = if layout.one_directory() { "one" } else { "two" };
         tracing::warn!(
             registry_dir = %layout.registry_dir().display(),

@@ -21,7 +21,7 @@ use super::identity::Identity;
 pub(super) const STAGED: &str = ".nr";
 
 /// A file of ours under a temporary name. Removed with this value, unless it was put in its place.
-pub(crate) struct Staged {
+pub(super) struct Staged {
     path: PathBuf,
     file: Identity,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Staged {
 impl Staged {
     /// Makes a file in `directory`. Its temporary name is as short as the shortest name that it can get
     /// (`x-reg.sock`), because the length of a socket's path is limited.
-    pub(crate) fn make<T>(
+    pub(super) fn make<T>(
         directory: &Path,
         make: impl FnOnce(&Path) -> io::Result<T>,
     ) -> io::Result<(Staged, T)> {
@@ -41,7 +41,7 @@ impl Staged {
     }
 
     /// Moves the file to `place`, over any file.
-    pub(crate) fn put(self, place: &Path) -> io::Result<Identity> {
+    pub(super) fn put(self, place: &Path) -> io::Result<Identity> {
         fs::rename(&self.path, place)?;
         Ok(self.file.clone())
     }

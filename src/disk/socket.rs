@@ -18,7 +18,7 @@ use crate::os::peer::Peer;
 pub(crate) const SUN_PATH_MAX: usize = 107;
 
 /// The mode of every socket of ours.
-pub(crate) const MODE: u32 = 0o600;
+pub(super) const MODE: u32 = 0o600;
 
 /// The most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -73,7 +73,7 @@ fn connect_now(path: &Path) -> nix::Result<UnixStream> {
 
 /// Binds `path` with mode 0600, and listens. The file gets the mode of the socket itself, so that it never
 /// has a wider mode and no path is followed to narrow it (not in unix(7); Linux has always done so).
-pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     fchmod(&fd, Mode::from_bits_truncate(MODE))?;

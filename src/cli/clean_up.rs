@@ -40,11 +40,9 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     let mut layouts = Vec::new();
     if let Some(state) = SavedState::load(&runtime_dir::state(&path)) {
         layouts.extend(state.layout);
-        let names = state
-            .drivers
-            .into_values()
-            .filter_map(|written| written.record.name);
-        ours.names.extend(names);
+        let saved = state.drivers.into_values();
+        ours.names
+            .extend(saved.filter_map(|saved| saved.record.name));
     }
     // The state names its files even if the configuration is no longer valid.
     let loaded = load(args);

@@ -77,9 +77,8 @@ fn findings(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> Vec<St
     let room = width.map(|width| width.saturating_sub(KEY));
     for finding in &diagnosis.findings {
         let severity = paint.severity(finding.level == Level::Fault);
-        let driver = finding.driver.as_deref();
-        let driver = driver.map(|driver| format!("{}: ", printable(driver)));
-        let driver = driver.unwrap_or_default();
+        let driver = finding.driver.iter();
+        let driver: String = driver.map(|id| format!("{}: ", printable(id))).collect();
         lines.push(format!("{severity}: {driver}{}", finding.check));
         for (key, words) in [("  saw", &finding.saw), ("  mend", &finding.mend)] {
             let wrapped = words.lines().flat_map(|line| wrap(&printable(line), room));

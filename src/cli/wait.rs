@@ -24,14 +24,10 @@ pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
                 sleep(RETRY).await;
             }
         };
-        match timeout(options.timeout, waiting).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Exit::Failed(format!(
-                "timed out after {}: {}",
-                humantime::format_duration(options.timeout),
-                missing.join("; ")
-            ))),
-        }
+        timeout(options.timeout, waiting).await.map_err(|_| {
+            let time = humantime::format_duration(options.timeout);
+            Exit::Failed(format!("timed out after {time}: {}", missing.join("; ")))
+        })
     })
 }
 
@@ -42,12 +38,13 @@ async fn follow(
     missing: &mut Vec<String>,
 ) -> Result<(), ClientError> {
     let mut client = connect(args).await?;
-    client
-        .follow(|status| {
-            *missing = shortfall(&status, options);
-            missing.is_empty()
-        })
-        .await
+    let mut statuses = client.watch().await?;
+    loop {
+        *missing = shortfall(&statuses.next().await?, options);
+        if missing.is_empty() {
+            return Ok(());
+        }
+    }
 }
 
 /// The drivers that have not reached the state yet, each with its reason.

@@ -66,7 +66,7 @@ pub(crate) struct NdrFlags {
 pub(crate) enum NdrError {
     #[error("--kubelet-registration-path is required: the driver's socket as the kubelet sees it")]
     NoRegistrationPath,
-    #[error("--health-port and --http-endpoint exclude each other")]
+    #[error("only one of --health-port and --http-endpoint can be given")]
     TwoAddresses,
 }
 
@@ -199,8 +199,8 @@ impl NdrFlags {
         // The faults of the file are reported when the whole configuration is loaded.
         let settings = config::load(sources).ok()?.settings;
         let socket = Path::new(self.csi_socket());
-        let has = |driver: &config::DriverSettings| driver.csi_socket == socket;
-        let known = settings.drivers.into_iter().find(|(_, driver)| has(driver));
+        let mut drivers = settings.drivers.into_iter();
+        let known = drivers.find(|(_, driver)| driver.csi_socket == socket);
         known.map(|(id, _)| id)
     }
 
@@ -217,12 +217,8 @@ impl NdrFlags {
     pub(crate) fn runtime_dir(&self) -> PathBuf {
         let socket = self.csi_socket();
         let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let name: String = directory_name(socket)
-            .unwrap_or("csi")
-            .chars()
-            .filter(|c| fit(*c))
-            .take(SLUG)
-            .collect();
+        let name = directory_name(socket).unwrap_or("csi").chars();
+        let name: String = name.filter(|c| fit(*c)).take(SLUG).collect();
         PathBuf::from(format!("{RUNTIME}{name}-{:08x}", fnv(socket.as_bytes())))
     }
 

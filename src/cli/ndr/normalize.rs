@@ -48,8 +48,8 @@ pub(crate) struct Normalized {
 
 /// How a known flag is written, and whether it has an effect.
 struct Flag {
-    has_value: bool,
-    is_ignored: bool,
+    valued: bool,
+    ignored: bool,
 }
 
 /// Rewrites the command line of `run`, with or without that word. Any other stays as it is.
@@ -64,16 +64,13 @@ pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Normal
 /// None for a command line that is not `run`'s, or that is not UTF-8, which clap reports.
 fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
     let (program, rest) = arguments.split_first()?;
-    let rest: Vec<&str> = rest
-        .iter()
-        .map(|text| text.to_str())
-        .collect::<Option<_>>()?;
+    let rest: Option<Vec<&str>> = rest.iter().map(|text| text.to_str()).collect();
     let command = Args::command();
     let mut ignored = Vec::new();
     let mut flags = Vec::new();
     let mut runs = false;
     let mut asked = None;
-    let mut rest = rest.into_iter();
+    let mut rest = rest?.into_iter();
     while let Some(text) = rest.next() {
         let Some((name, value)) = split(text) else {
             // Another command, or a word too many: clap tells them apart.
@@ -92,12 +89,12 @@ fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
             }
             continue;
         };
-        let next = || if flag.has_value { rest.next() } else { None };
+        let next = || if flag.valued { rest.next() } else { None };
         match value.or_else(next) {
             // clap reports the missing value.
-            None if flag.has_value => flags.push(format!("--{plain}")),
-            _ if flag.is_ignored => ignored.push(format!("--{name}")),
-            Some(value) if flag.has_value => flags.push(format!("--{plain}={value}")),
+            None if flag.valued => flags.push(format!("--{plain}")),
+            _ if flag.ignored => ignored.push(format!("--{name}")),
+            Some(value) if flag.valued => flags.push(format!("--{plain}={value}")),
             value => match truth(value.unwrap_or("true")) {
                 Some(false) => {}
                 Some(true) if plain == "version" => asked = Some("--version"),
@@ -120,15 +117,13 @@ fn known(command: &clap::Command, name: &str) -> Option<Flag> {
     let ours = command.get_arguments();
     let mut flags = ours.chain(run.flat_map(clap::Command::get_arguments));
     let flag = flags.find(|flag| flag.get_long() == Some(name));
-    let is_ignored = IGNORED.contains(&name) || IGNORED_SWITCHES.contains(&name);
-    let has_value = match flag {
+    let ignored = IGNORED.contains(&name) || IGNORED_SWITCHES.contains(&name);
+    let valued = match flag {
         Some(flag) => flag.get_action().takes_values(),
         None => IGNORED.contains(&name),
     };
-    (flag.is_some() || is_ignored || name == "version").then_some(Flag {
-        has_value,
-        is_ignored,
-    })
+    let is_known = flag.is_some() || ignored || name == "version";
+    is_known.then_some(Flag { valued, ignored })
 }
 
 /// A boolean as Go's strconv.ParseBool has it.

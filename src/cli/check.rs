@@ -5,7 +5,7 @@ use super::configuration::load;
 use super::exit::{Exit, print_error};
 use super::render::print;
 use crate::config::Settings;
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::systemd::sandbox;
 
@@ -29,7 +29,7 @@ pub(crate) fn check(args: &Args) -> Result<(), Exit> {
 
 /// What the daemon would do with these settings, in words.
 fn plan(settings: &Settings) -> String {
-    let layout = Layout::of(settings);
+    let layout = settings.layout();
     let mut plan = String::from("the configuration is valid\n");
     for (id, driver) in &settings.drivers {
         let name = DriverName::parse(driver.name.as_deref().unwrap_or(UNKNOWN))

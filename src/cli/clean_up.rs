@@ -12,7 +12,6 @@ use super::args::Args;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
 use crate::config::{LogLevel, LogSettings, LogTarget};
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
@@ -51,7 +50,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
         // The state has the names of the drivers that cannot be discovered now.
         let found = found_now(settings, &Reach::now()).unwrap_or_default();
         ours.names.extend(names_of(settings, found));
-        layouts.push(Layout::of(settings));
+        layouts.push(settings.layout());
     }
     layouts.dedup();
     // Two layouts may have the same links, and the second may remove a link that the first leaves.

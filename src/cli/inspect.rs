@@ -12,14 +12,14 @@ use super::ndr::flags::without_scheme;
 use super::render::paint::Paint;
 use super::render::{Screen, answer, json, keyed};
 use crate::api::metrics::Operations;
-use crate::config::{SUN_PATH_MAX, Settings};
+use crate::config::Settings;
 use crate::csi::error::DriverError;
 use crate::csi::inspection::{InspectedCall, Inspection};
 use crate::csi::query::DriverQuery;
 use crate::csi::rules::Breach;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
+use crate::disk::socket::SUN_PATH_MAX;
 use crate::os::text::printable;
 
 /// The columns before a value.
@@ -87,7 +87,7 @@ fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec
     }
     let name = seen.name.as_deref().map(DriverName::parse);
     if let (Some(Ok(name)), Some(settings)) = (name, settings)
-        && let Err(too_long) = Layout::of(settings).check(&name)
+        && let Err(too_long) = settings.layout().check(&name)
     {
         breaches.push(Breach::fatal(too_long.to_string()));
     }

@@ -4,7 +4,7 @@ use super::args::{Args, DriverArgument};
 use super::client::{connect, in_runtime};
 use super::exit::Exit;
 use super::render::print;
-use crate::supervisor::ManualAction;
+use crate::api::command::ManualAction;
 
 pub(crate) fn act(
     args: &Args,

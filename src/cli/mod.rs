@@ -28,7 +28,7 @@ use self::exit::Exit;
 use self::ndr::flags::NdrFlags;
 use self::ndr::normalize::{Normalized, normalize};
 use self::render::print;
-use crate::supervisor::ManualAction;
+use crate::api::command::ManualAction;
 
 /// The command line as clap knows it, for the man page and the completions.
 pub fn command() -> clap::Command {

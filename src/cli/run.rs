@@ -124,8 +124,8 @@ async fn serve(
     let serve = |place| {
         control::serve(
             place,
-            supervisor.reporter(),
-            supervisor.changes(),
+            supervisor.commands(),
+            supervisor.snapshots(),
             supervisor.looks(),
         )
     };
@@ -133,7 +133,8 @@ async fn serve(
     let _http = http::serve(
         supervisor.listen(),
         supervisor.looks(),
-        supervisor.reporter(),
+        supervisor.commands(),
+        supervisor.snapshots(),
         supervisor.metrics(),
     );
     supervisor.run(taken).await.map_err(Exit::failed)

@@ -16,13 +16,9 @@ pub(crate) enum Job {
 /// Asks systemd for the job of the unit that this process belongs to, whatever the unit's name is.
 /// None when systemd does not answer.
 pub(crate) async fn current() -> Option<Job> {
-    match ask(Systemctl::of_the_host(), "/proc/self/cgroup").await {
-        Ok(job) => Some(job),
-        Err(error) => {
-            tracing::warn!(%error, "cannot ask systemd for the job of this unit");
-            None
-        }
-    }
+    let job = ask(Systemctl::of_the_host(), "/proc/self/cgroup").await;
+    job.inspect_err(|error| tracing::warn!(%error, "cannot ask systemd for the job of this unit"))
+        .ok()
 }
 
 async fn ask(systemctl: Systemctl<'_>, cgroups: &str) -> Result<Job, SystemctlError> {

@@ -8,7 +8,7 @@
 )]
 
 mod event;
-#[path = "../it/scene/survival.rs"]
+#[path = "../bed/src/scene.rs"]
 #[allow(dead_code, reason = "this binary uses a part of it")]
 mod scene;
 mod table;

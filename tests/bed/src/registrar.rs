@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use crate::eventually::eventually;
 use crate::footprint::Footprint;
 use crate::node::Node;
+use crate::script;
 use crate::status::{DriverStatus, Status};
 
 /// How long an orderly end may take before the test fails.
@@ -66,6 +67,20 @@ impl Registrar {
             arguments: Vec::new(),
             child: None,
         }
+    }
+
+    /// Not started yet, with `run` wrapped in a shell script. Other commands run as usual.
+    ///
+    /// The script finds the program and its arguments in `"$@"`, which it runs in the end.
+    pub fn wrapped(program: impl Into<PathBuf>, node: &Node, script: &str) -> Self {
+        let wrapper = node.root().join("registrar");
+        let program = chosen(program);
+        let program = program.display();
+        let text = format!(
+            "#!/bin/sh\n[ \"$1\" = run ] || exec {program} \"$@\"\nset -- {program} \"$@\"\n{script}\n"
+        );
+        script::write(&wrapper, &text);
+        Self::exactly(wrapper, node)
     }
 
     /// The same with one more variable, such as `NOTIFY_SOCKET`.
@@ -197,13 +212,20 @@ impl Registrar {
         deadline: Duration,
         wanted: impl Fn(&DriverStatus) -> bool,
     ) -> DriverStatus {
-        eventually(what, deadline, || {
-            let status = self.status().ok_or("no daemon answers")?;
-            match status.driver(id) {
-                Some(driver) if wanted(driver) => Ok(driver.clone()),
-                _ => Err(format!("{status:#?}")),
-            }
-        })
+        eventually(what, deadline, || self.driver_status(id, &wanted))
+    }
+
+    /// The driver's status if it is as wanted, or else the whole status.
+    pub(crate) fn driver_status(
+        &self,
+        id: &str,
+        wanted: impl Fn(&DriverStatus) -> bool,
+    ) -> Result<DriverStatus, String> {
+        let status = self.status().ok_or("no daemon answers")?;
+        match status.driver(id) {
+            Some(driver) if wanted(driver) => Ok(driver.clone()),
+            _ => Err(format!("{status:#?}")),
+        }
     }
 
     /// Runs another command of the binary with the same configuration and environment.
@@ -267,7 +289,21 @@ impl Registrar {
         }
     }
 
-    fn command(&self, subcommand: impl AsRef<OsStr>) -> Command {
+    /// A command as words, for a test that runs it in a shell or as another user.
+    pub fn command_line(&self, subcommand: &str) -> Vec<String> {
+        let text = |path: &PathBuf| path.display().to_string();
+        vec![
+            text(&self.program),
+            subcommand.to_owned(),
+            "--config".to_owned(),
+            text(&self.config),
+            "--runtime-dir".to_owned(),
+            text(&self.runtime_dir),
+        ]
+    }
+
+    /// A command with the same configuration and environment, for a test that runs it itself.
+    pub fn command(&self, subcommand: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(&self.program);
         clear_environment(&mut command)
             .envs(&self.environment)

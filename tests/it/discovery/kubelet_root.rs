@@ -6,10 +6,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use bed::{KubeletProcess, Layout, Registrar, Release, Settings, Timing, View, eventually, script};
+use bed::scene::{NAME, SOON};
+use bed::{
+    KubeletProcess, Registrar, Release, Scene, Settings, Timing, View, eventually, script, stdout,
+};
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::scene::many::{NAME, PROGRAM, SOON, Scene, stdout};
+use crate::{PROGRAM, setup};
 
 /// Every registrar on this machine sees the processes of these tests: one at a time, also of another
 /// run of them.
@@ -20,7 +23,7 @@ fn alone() -> Flock<File> {
 
 /// A node with `root_dir = "auto"`.
 fn auto() -> Scene {
-    let scene = Scene::new(Layout::TwoDirectories, "");
+    let scene = setup().discovery().set();
     let config = scene.node.default_config(&[NAME]);
     let root = scene.node.kubelet_root();
     let config = config.replace(&format!("{root:?}"), "\"auto\"");

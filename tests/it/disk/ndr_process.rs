@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use bed::eventually;
-
-use crate::scene::survival::SOON;
+use bed::scene::SOON;
 
 const ASKED: &str = "SURVIVAL_STAND_IN";
 

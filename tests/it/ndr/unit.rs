@@ -6,10 +6,11 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use bed::eventually;
 use bed::registrar::{chosen, clear_environment};
+use bed::scene::SOON;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::scene::many::{PROGRAM, SOON};
+use crate::PROGRAM;
 
 /// A process that runs until it is stopped or dropped.
 pub(crate) struct Unit {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bed::driver::{Answer, Call, Listening};
-use bed::{Behaviour, FakeDriver};
+use bed::scene::NAME;
+use bed::{Behaviour, FakeDriver, stderr, stdout};
 use serde_json::Value;
 use tonic::Code;
 
-use crate::scene::operator::{NAME, Scene, stderr, stdout};
+use crate::setup;
 
 /// Runs inspect on a driver with this behaviour.
 fn inspect(behaviour: Behaviour, more: &[&str]) -> std::process::Output {
@@ -20,7 +21,7 @@ fn inspect_within(
     more: &[&str],
 ) -> std::process::Output {
     let defaults = format!("[defaults]\nrequest_timeout = {request_timeout:?}\n");
-    let scene = Scene::new(&[], &defaults);
+    let scene = setup().drivers(&[]).more(&defaults).set();
     let driver: FakeDriver = scene.node.behaving("x", behaviour);
     let socket = driver.path().display().to_string();
     let mut arguments = vec!["inspect"];
@@ -166,7 +167,7 @@ fn a_socket_that_nobody_answers_on_is_said_on_stderr() {
             "{output:?}"
         );
     }
-    let scene = Scene::new(&[], "");
+    let scene = setup().drivers(&[]).set();
     let output = scene
         .registrar
         .run_cli(["inspect", "unix:///nowhere/csi.sock"]);

@@ -7,12 +7,13 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bed::eventually;
+use bed::scene::{NAME, SOON};
+use bed::{eventually, has_program, stdout};
 use serde_json::Value;
 
+use crate::http_client::{get, read};
 use crate::operator::metrics::NAMES;
-use crate::scene::operator::{NAME, SOON, Scene, has, stdout};
-use crate::scene::request::{get, read};
+use crate::setup;
 
 /// Labels that Prometheus itself adds, or that belong to a histogram.
 const FOREIGN_LABELS: [&str; 3] = ["instance", "job", "le"];
@@ -55,7 +56,7 @@ fn queries(value: &Value, found: &mut Vec<String>) {
 
 /// The names of all series that a daemon with a registered driver has, and of their labels.
 fn existing() -> (BTreeSet<String>, BTreeSet<String>) {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -118,7 +119,7 @@ fn the_documented_metrics_and_alerts_are_the_ones_that_exist() {
 
 #[test]
 fn promtool_accepts_the_alerts_and_their_tests_pass() {
-    if !has("promtool") {
+    if !has_program("promtool") {
         return;
     }
     for arguments in [
@@ -169,11 +170,11 @@ fn ask(port: u16, path: &str) -> Result<String, std::io::Error> {
 
 #[test]
 fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
-    if !has("prometheus") {
+    if !has_program("prometheus") {
         return;
     }
     let (ours, theirs) = (bed::free_port(), bed::free_port());
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     scene.listen(&[NAME], &format!("127.0.0.1:{ours}"));
     scene.registrar.start();
     let _kubelet = scene.node.kubelet();

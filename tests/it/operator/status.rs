@@ -3,14 +3,15 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use bed::eventually;
+use bed::scene::{NAME, SOON};
+use bed::{Scene, eventually, stdout};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::scene::operator::{NAME, SOON, Scene, stdout};
+use crate::setup;
 
 fn watch(scene: &Scene, more: &[&str]) -> Child {
-    let line = scene.command_line("status");
+    let line = scene.registrar.command_line("status");
     Command::new(&line[0])
         .args(&line[1..])
         .arg("--watch")
@@ -28,7 +29,7 @@ fn interrupt(child: &Child) {
 #[test]
 fn the_table_in_a_pipe_is_neither_wrapped_nor_coloured() {
     let long = "a-driver-with-quite-a-long-id.csi.example.com";
-    let scene = Scene::started(&[NAME, long], "");
+    let scene = setup().drivers(&[NAME, long]).started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -51,7 +52,7 @@ fn the_table_in_a_pipe_is_neither_wrapped_nor_coloured() {
 
 #[test]
 fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -74,7 +75,7 @@ fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
 
 #[test]
 fn watching_as_json_is_one_object_a_line() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &["--json"]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -92,7 +93,7 @@ fn watching_as_json_is_one_object_a_line() {
 
 #[test]
 fn watching_fails_when_the_daemon_stops_and_says_so() {
-    let mut scene = Scene::started(&[NAME], "");
+    let mut scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
     let mut first = [0; 6];
@@ -114,7 +115,7 @@ fn watching_fails_when_the_daemon_stops_and_says_so() {
 
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
     drop(child.stdout.take());

@@ -3,9 +3,11 @@
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use bed::{eventually, registrar};
+use bed::scene::{NAME, SOON};
+use bed::{Scene, eventually, registrar};
 
-use crate::scene::hostile::{NAME, PROGRAM, SOON, Scene, mode};
+use crate::security::victim::mode;
+use crate::{PROGRAM, setup};
 
 /// Ends with this.
 struct Daemon(Child);
@@ -36,7 +38,7 @@ impl Drop for Daemon {
 /// Starts the daemon on a node where it has to make all directories itself, and has a driver
 /// registered.
 fn with_umask(umask: &str, check: impl FnOnce(&Scene)) {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().http().set();
     fs::remove_dir(scene.node.runtime_dir()).unwrap();
     let _daemon = Daemon::with_umask(umask, &scene);
     let _driver = scene.node.driver(NAME);

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use bed::driver::{Answer, Call, Listening};
+use bed::scene::{NAME, OTHER, SOON, in_both_layouts, is_nothing};
 use bed::{Behaviour, Layout, Stranger, eventually, never};
 use tonic::Code;
 
-use crate::scene::base::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing};
+use crate::setup;
 
 /// Bad answers are asked for again within this, so that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\n";
@@ -16,7 +17,11 @@ const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms
 /// but what that one needs.
 #[track_caller]
 fn refused(layout: Layout, behaviour: Behaviour, words: &str) {
-    let scene = Scene::started(layout, &[NAME, OTHER], QUICK);
+    let scene = setup()
+        .layout(layout)
+        .drivers(&[NAME, OTHER])
+        .more(QUICK)
+        .started();
     let mut driver = scene.node.behaving(NAME, behaviour);
     let kubelet = scene.node.kubelet();
     let mut allowed = scene.files();
@@ -114,7 +119,7 @@ fn a_driver_without_a_node_service_has_nothing_to_register() {
 
 #[test]
 fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let scene = setup().more(QUICK).started();
     let controller = Behaviour {
         node_get_info: Answer::Fails(Code::Unimplemented),
         ..Behaviour::named(NAME)
@@ -137,7 +142,7 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
 
 #[test]
 fn a_volume_limit_below_zero_is_none_as_the_kubelet_has_it() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let scene = setup().more(QUICK).started();
     let behaviour = Behaviour {
         max_volumes: -1,
         ..Behaviour::named(NAME)
@@ -182,7 +187,7 @@ fn a_mute_socket_is_called_one_that_does_not_answer() {
 #[test]
 fn another_name_than_the_pinned_one_is_refused_with_both_names() {
     let pin = format!("[drivers.{NAME:?}]\nname = \"pinned.name\"\n");
-    let scene = Scene::started(Layout::TwoDirectories, &[OTHER], &pin);
+    let scene = setup().drivers(&[OTHER]).more(&pin).started();
     let _healthy = scene.node.driver(OTHER);
     let mut driver = scene.node.driver(NAME);
     let words = format!("calls itself \"{NAME}\", but the configuration pins \"pinned.name\"");
@@ -196,7 +201,11 @@ fn another_name_than_the_pinned_one_is_refused_with_both_names() {
 #[test]
 fn a_name_too_long_for_the_path_of_a_socket_is_refused_with_the_path() {
     in_both_layouts(|layout| {
-        let scene = Scene::started(layout, &[NAME, OTHER], QUICK);
+        let scene = setup()
+            .layout(layout)
+            .drivers(&[NAME, OTHER])
+            .more(QUICK)
+            .started();
         let _healthy = scene.node.driver(OTHER);
         // bed::Node's directories leave room for 50 characters or so.
         let long = "n".repeat(63);
@@ -209,7 +218,7 @@ fn a_name_too_long_for_the_path_of_a_socket_is_refused_with_the_path() {
 
 #[test]
 fn a_driver_whose_node_id_comes_later_is_published_then() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let scene = setup().more(QUICK).started();
     let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
@@ -227,7 +236,7 @@ fn a_driver_whose_node_id_comes_later_is_published_then() {
 
 #[test]
 fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], QUICK);
+    let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     let babbler = Stranger::saying(
         &scene.node.csi_socket(NAME),
         b"220 mail.example ESMTP ready, how may I help you?\r\n",
@@ -251,7 +260,7 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 
 #[test]
 fn a_driver_that_floods_us_does_not_keep_others_waiting() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], QUICK);
+    let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
     let _flood = Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
@@ -267,7 +276,7 @@ fn a_driver_that_floods_us_does_not_keep_others_waiting() {
 
 #[test]
 fn a_driver_that_answers_and_hangs_up_each_time_is_not_asked_at_full_speed() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let scene = setup().drivers(&[NAME, OTHER]).started();
     let behind = scene.node.behaving("behind", Behaviour::named(NAME));
     let fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     let kubelet = scene.node.kubelet();

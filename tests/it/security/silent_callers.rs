@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use bed::{eventually, never, registrar};
+use bed::scene::{NAME, SOON};
+use bed::{eventually, flood, never, registrar};
 
-use crate::scene::hostile::{NAME, PROGRAM, SOON, Scene, flood};
+use crate::{PROGRAM, setup};
 
 /// The beginning of an HTTP/2 client's words.
 const HALF_A_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
@@ -21,7 +22,7 @@ const GROWTH: u64 = 64 * 1024;
 
 #[test]
 fn a_thousand_mute_clients_of_the_control_socket_do_not_keep_status_waiting() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let _held = flood(&scene.control(), 1_000, HALF_A_PREFACE);
@@ -35,7 +36,7 @@ fn a_thousand_mute_clients_of_the_control_socket_do_not_keep_status_waiting() {
 
 #[test]
 fn clients_that_have_asked_are_not_closed_for_mute_ones() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut watching = Command::new(registrar::chosen(PROGRAM))
         .args(["status", "--json", "--watch", "--runtime-dir"])
@@ -56,7 +57,7 @@ fn clients_that_have_asked_are_not_closed_for_mute_ones() {
 
 #[test]
 fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let before = scene.registrar.rss_kb();
@@ -72,7 +73,7 @@ fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
 
 #[test]
 fn a_caller_that_speaks_in_drops_delays_nobody() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let sockets = [scene.node.reg_socket(NAME), scene.control(), scene.http()];
@@ -97,7 +98,7 @@ fn a_caller_that_speaks_in_drops_delays_nobody() {
 
 #[test]
 fn mute_clients_over_tcp_do_not_keep_others_from_reading() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().http().set();
     let address = SocketAddr::from(([127, 0, 0, 1], bed::free_port()));
     let listen = format!("[http]\nlisten = \"{address}\"\n");
     scene.node.write_default_config(&[NAME], &listen);
@@ -118,7 +119,7 @@ fn mute_clients_over_tcp_do_not_keep_others_from_reading() {
 
 #[test]
 fn a_client_that_never_reads_its_answer_costs_no_memory() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     // A second one behind the preface and SETTINGS: PING that wants an answer each time.

@@ -4,10 +4,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output};
 
+use bed::scene::NAME;
+use bed::{Scene, has_program};
 use nix::unistd::geteuid;
 
 use super::{doctor, finds, first_is, proc};
-use crate::scene::operator::{NAME, Scene, has};
+use crate::setup;
 
 /// Root may do everything, so that these look as somebody who may not.
 fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
@@ -15,10 +17,10 @@ fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
     if !geteuid().is_root() {
         return Some(doctor(scene));
     }
-    if !has("setpriv") {
+    if !has_program("setpriv") {
         return None;
     }
-    let line = scene.command_line("doctor");
+    let line = scene.registrar.command_line("doctor");
     let program = scene.node.root().join("registrar");
     bed::script::copy(line[0].as_ref(), &program);
     for path in [scene.node.root(), &scene.node.root().join("run")] {
@@ -35,7 +37,7 @@ fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
 
 #[test]
 fn a_directory_that_the_sandbox_hides_from_the_daemon() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let process = proc(&scene).join(scene.registrar.pid().to_string());
@@ -52,10 +54,10 @@ fn a_directory_that_the_sandbox_hides_from_the_daemon() {
 
 #[test]
 fn a_directory_that_is_read_only_for_the_daemon_alone() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
-    let run = scene.command_line("run").join(" ");
+    let run = scene.registrar.command_line("run").join(" ");
     let script = format!(
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {run}",
         scene.node.registry_dir().display(),
@@ -88,7 +90,7 @@ fn a_directory_that_is_read_only_for_the_daemon_alone() {
 
 #[test]
 fn a_directory_that_may_not_be_written() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     fs::set_permissions(scene.node.registry_dir(), fs::Permissions::from_mode(0o555)).unwrap();
@@ -99,7 +101,7 @@ fn a_directory_that_may_not_be_written() {
 
 #[test]
 fn a_socket_that_may_not_be_connected_to() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let driver = scene.node.driver(NAME);
     for directory in [
         scene.node.root().join("vdata/storage"),
@@ -115,10 +117,10 @@ fn a_socket_that_may_not_be_connected_to() {
 
 #[test]
 fn a_file_system_that_is_read_only() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
-    let line = scene.command_line("doctor").join(" ");
+    let line = scene.registrar.command_line("doctor").join(" ");
     let script = format!(
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && {line} --json --proc {1}",
         scene.node.registry_dir().display(),

@@ -30,7 +30,7 @@ fn can_give_away() -> bool {
 fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
     let scene = setup()
         .discovery()
-        .more(&format!("[drivers.{OTHER:?}]\n"))
+        .more(format!("[drivers.{OTHER:?}]\n"))
         .set();
     let driver = scene.node.driver(NAME);
     let named = scene.node.driver(OTHER);
@@ -191,7 +191,7 @@ fn a_sticky_directory_protects_what_is_roots_and_nothing_else() {
 fn a_driver_that_is_named_is_served_with_a_warning() {
     let scene = setup()
         .discovery()
-        .more(&format!("[drivers.{NAME:?}]\n"))
+        .more(format!("[drivers.{NAME:?}]\n"))
         .started();
     chmod(&scene.node.plugins_dir(), 0o777);
     let _driver = scene.node.driver(NAME);

@@ -8,6 +8,7 @@
 //! - [`FakeDriver`]: a CSI driver that can be late, slow, wrong or gone
 //! - [`kubelet`]: a kubelet of a chosen release, in this process or in one of its own
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
+//! - [`Process`]: a child process that ends with its owner
 //! - [`Registrar`]: the real binary, run as a process
 //! - [`Stranger`]: somebody on a socket who does not speak gRPC
 //! - [`Storm`]: changes without end in a node's directories
@@ -42,6 +43,7 @@ pub mod node;
 pub mod notify_socket;
 pub mod output;
 mod port;
+pub mod process;
 pub mod proto;
 pub mod raw;
 pub mod registrar;
@@ -74,6 +76,7 @@ pub use node::{Layout, Node};
 pub use notify_socket::NotifySocket;
 pub use output::{stderr, stdout};
 pub use port::free_port;
+pub use process::Process;
 pub use registrar::Registrar;
 pub use scene::{KubeletScene, Scene};
 pub use sentinels::Sentinels;

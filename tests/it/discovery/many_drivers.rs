@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bed::driver::Call;
 use bed::kubelet::{Event, Mark};
 use bed::scene::SOON;
-use bed::{Behaviour, FakeDriver, Scene, TestKubelet, eventually};
+use bed::{Behaviour, FakeDriver, Registrar, Scene, TestKubelet, eventually};
 
 use crate::{PROGRAM, setup};
 
@@ -185,27 +185,15 @@ fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
         (4096, "raised the limit of open files"),
         (80, "LimitNOFILE="),
     ] {
-        let scene = setup().discovery().set();
+        let mut scene = setup().discovery().set();
         let _drivers: Vec<_> = (0..6)
             .map(|number| scene.node.driver(&id(number)))
             .collect();
-        let log = scene.node.root().join("log");
-        let mut child = std::process::Command::new("/bin/sh")
-            .arg("-c")
-            .arg(format!("ulimit -Sn 70 && ulimit -Hn {hard} && exec \"$@\""))
-            .args(["sh", PROGRAM, "run", "--config"])
-            .arg(scene.node.config_file())
-            .arg("--runtime-dir")
-            .arg(scene.node.runtime_dir())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        eventually(words, SOON, || {
-            fs::read_to_string(&log).unwrap().contains(words)
-        });
+        let script = format!("ulimit -Sn 70 && ulimit -Hn {hard} && exec \"$@\"");
+        scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, &script);
+        scene.registrar.start();
+        eventually(words, SOON, || scene.registrar.logs().contains(words));
         wait_linked(&scene, 6);
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }
 

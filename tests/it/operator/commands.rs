@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use bed::scene::{NAME, SOON, in_both_layouts};
-use bed::{Node, Registrar, stderr, stdout};
+use bed::{Node, Process, Registrar, stderr, stdout};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -289,21 +289,13 @@ fn wait_for_all_wants_at_least_one() {
 fn wait_outlives_a_restart_of_the_daemon() {
     let mut scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
-    let wait = || {
-        let program = bed::registrar::chosen(PROGRAM);
-        Command::new(program)
-            .args(["wait", "--for", "serving", "--timeout", "20s"])
-            .arg("--runtime-dir")
-            .arg(scene.node.runtime_dir())
-            .spawn()
-            .unwrap()
-    };
-    let mut waiting = wait();
+    let mut wait = scene.registrar.command("wait");
+    let mut waiting = Process::start(wait.args(["--for", "serving", "--timeout", "20s"]));
     thread::sleep(Duration::from_millis(200));
     scene.registrar.restart();
     let _driver = scene.node.driver(NAME);
     let _kubelet = scene.node.kubelet();
-    assert!(waiting.wait().unwrap().success());
+    assert!(waiting.wait(SOON).success());
 }
 
 #[test]

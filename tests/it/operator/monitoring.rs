@@ -5,10 +5,10 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use bed::scene::{NAME, SOON};
-use bed::{eventually, has_program, stdout};
+use bed::{Process, eventually, has_program, stdout};
 use serde_json::Value;
 
 use crate::http_client::{get, read};
@@ -153,15 +153,6 @@ fn every_alert_is_fired_by_a_test() {
     assert!(count >= 5);
 }
 
-struct Prometheus(Child);
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 fn ask(port: u16, path: &str) -> Result<String, std::io::Error> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
@@ -187,7 +178,7 @@ fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
         packaged("alerts.yml")
     );
     fs::write(&config, text).unwrap();
-    let _prometheus = Prometheus(
+    let _prometheus = Process::start(
         Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!(
@@ -196,9 +187,7 @@ fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
             ))
             .arg(format!("--web.listen-address=127.0.0.1:{theirs}"))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
+            .stderr(Stdio::null()),
     );
     let query = "/api/v1/query?query=nsdr_driver_phase%7Bphase%3D%22registered%22%7D%3D%3D1";
     let answer = eventually("it has scraped the driver", SOON, || {

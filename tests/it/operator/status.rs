@@ -1,29 +1,18 @@
 //! `status` and `status --watch` where there is no terminal.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use bed::scene::{NAME, SOON};
-use bed::{Scene, eventually, stdout};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use bed::{Process, Scene, stdout};
+use nix::sys::signal::Signal;
 
 use crate::setup;
 
-fn watch(scene: &Scene, more: &[&str]) -> Child {
-    let line = scene.registrar.command_line("status");
-    Command::new(&line[0])
-        .args(&line[1..])
-        .arg("--watch")
-        .args(more)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn interrupt(child: &Child) {
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+fn watch(scene: &Scene, more: &[&str]) -> Process {
+    let mut command = scene.registrar.command("status");
+    command.arg("--watch").args(more);
+    Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
 #[test]
@@ -55,7 +44,7 @@ fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
     let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = BufReader::new(child.stdout()).lines();
     let mut until = |words: &str| {
         lines
             .by_ref()
@@ -68,8 +57,8 @@ fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
     until("waiting-for-kubelet");
     let _kubelet = scene.node.kubelet();
     until("registered");
-    interrupt(&child);
-    let status = eventually("it ends", SOON, || child.try_wait().unwrap());
+    child.signal(Signal::SIGINT);
+    let status = child.wait(SOON);
     assert_eq!(status.code(), Some(0));
 }
 
@@ -78,7 +67,7 @@ fn watching_as_json_is_one_object_a_line() {
     let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &["--json"]);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = BufReader::new(child.stdout()).lines();
     bed::Status::parse(lines.next().unwrap().unwrap().as_bytes());
     let _driver = scene.node.driver(NAME);
     // A line of its own may say that the directory is there, and the socket is not yet.
@@ -87,8 +76,8 @@ fn watching_as_json_is_one_object_a_line() {
         .map(|status| status.driver(NAME).unwrap().phase.clone())
         .find(|phase| phase != "waiting-for-driver");
     assert_eq!(phase.as_deref(), Some("waiting-for-kubelet"));
-    interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    child.signal(Signal::SIGINT);
+    assert_eq!(child.wait(SOON).code(), Some(0));
 }
 
 #[test]
@@ -97,14 +86,10 @@ fn watching_fails_when_the_daemon_stops_and_says_so() {
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
     let mut first = [0; 6];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut first)
-        .unwrap();
+    let mut stdout = child.stdout();
+    stdout.read_exact(&mut first).unwrap();
     scene.registrar.stop();
-    let output = child.wait_with_output().unwrap();
+    let output = child.output();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -118,8 +103,8 @@ fn a_reader_that_leaves_is_no_failure() {
     let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
-    drop(child.stdout.take());
+    drop(child.stdout());
     let _driver = scene.node.driver(NAME);
-    let status = eventually("it ends", SOON, || child.try_wait().unwrap());
+    let status = child.wait(SOON);
     assert_eq!(status.code(), Some(0));
 }

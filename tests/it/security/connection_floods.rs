@@ -3,12 +3,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use bed::scene::NAME;
 use bed::wire::RegistrationCall;
-use bed::{Scene, flood};
+use bed::{Process, Scene, flood};
 use nix::sys::signal::Signal;
 
 use crate::http_client::{PATIENCE, wait_code};
@@ -75,19 +75,12 @@ fn a_control_client_that_never_asks_is_closed_and_one_that_watches_is_not() {
     let control = scene.node.runtime_dir().join("control.sock");
     let mut mute = UnixStream::connect(control).unwrap();
     mute.set_read_timeout(Some(PATIENCE)).unwrap();
-    let line = scene.registrar.command_line("status");
-    let mut watching = Command::new(&line[0])
-        .args(&line[1..])
-        .arg("--watch")
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut watch = scene.registrar.command("status");
+    let mut watching = Process::start(watch.arg("--watch").stdout(Stdio::null()));
     let mut sent = Vec::new();
     // Settings come first; then nothing, until the daemon closes.
     mute.read_to_end(&mut sent).unwrap();
-    assert!(watching.try_wait().unwrap().is_none(), "it was closed, too");
-    watching.kill().unwrap();
-    watching.wait().unwrap();
+    assert!(watching.is_running(), "its connection was closed as well");
 }
 
 /// They have hung up before the daemon comes to them, for which it is stopped.

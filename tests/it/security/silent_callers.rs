@@ -4,14 +4,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 use bed::scene::{NAME, SOON};
-use bed::{eventually, flood, never, registrar};
+use bed::{Process, eventually, flood, never};
 
-use crate::{PROGRAM, setup};
+use crate::setup;
 
 /// The beginning of an HTTP/2 client's words.
 const HALF_A_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
@@ -38,21 +38,16 @@ fn a_thousand_mute_clients_of_the_control_socket_do_not_keep_status_waiting() {
 fn clients_that_have_asked_are_not_closed_for_mute_ones() {
     let scene = setup().http().started();
     scene.phase(NAME, "waiting-for-driver");
-    let mut watching = Command::new(registrar::chosen(PROGRAM))
-        .args(["status", "--json", "--watch", "--runtime-dir"])
-        .arg(scene.node.runtime_dir())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut watch = scene.registrar.command("status");
+    watch.args(["--json", "--watch"]).stdout(Stdio::piped());
+    let mut watching = Process::start(&mut watch);
+    let mut lines = BufReader::new(watching.stdout()).lines();
     assert!(lines.next().is_some(), "it has asked");
     let _held = flood(&scene.control(), 500, HALF_A_PREFACE);
     let _driver = scene.node.driver(NAME);
     // The stream would end here if it had been closed.
     let told = lines.find(|line| line.as_ref().unwrap().contains("waiting-for-kubelet"));
-    assert!(told.is_some(), "it was closed");
-    watching.kill().unwrap();
-    watching.wait().unwrap();
+    assert!(told.is_some(), "its connection was closed");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output};
 
 use bed::scene::NAME;
-use bed::{Scene, has_program};
+use bed::{Process, Scene, has_program};
 use nix::unistd::geteuid;
 
 use super::{doctor, finds, first_is, proc};
@@ -62,27 +62,22 @@ fn a_directory_that_is_read_only_for_the_daemon_alone() {
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {run}",
         scene.node.registry_dir().display(),
     );
-    let mut daemon = Command::new("unshare")
-        .args(["--mount", "--map-root-user", "sh", "-c", &script])
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--map-root-user", "sh", "-c", &script]);
+    let mut daemon = Process::start(unshare.stderr(std::process::Stdio::null()));
     let control = scene.node.runtime_dir().join("control.sock");
     let up = (0..400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        control.exists() || daemon.try_wait().unwrap().is_some()
+        control.exists() || !daemon.is_running()
     });
     assert!(up, "neither up nor ended");
-    let runs = daemon.try_wait().unwrap().is_none();
-    if runs {
+    if daemon.is_running() {
         scene.phase(NAME, "waiting-for-kubelet");
-        let process = proc(&scene).join(daemon.id().to_string());
+        let process = proc(&scene).join(daemon.pid().to_string());
         fs::create_dir(&process).unwrap();
-        let root = format!("/proc/{}/root", daemon.id());
+        let root = format!("/proc/{}/root", daemon.pid());
         symlink(root, process.join("root")).unwrap();
         finds(&scene, "sandbox", "is read-only for the daemon");
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
     } else {
         bed::skipped("mounts");
     }

@@ -23,14 +23,14 @@ fn proc(scene: &Scene) -> PathBuf {
     proc
 }
 
-fn doctor(scene: &Scene) -> Output {
+pub(super) fn doctor(scene: &Scene) -> Output {
     let proc = proc(scene).display().to_string();
     scene
         .registrar
         .run_cli(["doctor", "--json", "--proc", &proc])
 }
 
-fn findings(output: &Output) -> Vec<Value> {
+pub(super) fn findings(output: &Output) -> Vec<Value> {
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!(report["healthy"], output.status.success(), "{report}");
@@ -59,7 +59,7 @@ fn mended_by(output: &Output, words: &str) {
 }
 
 #[track_caller]
-fn finds(scene: &Scene, check: &str, words: &str) {
+pub(super) fn finds(scene: &Scene, check: &str, words: &str) {
     first_is(&doctor(scene), check, words);
 }
 

@@ -159,14 +159,7 @@ fn every_link_of_every_page_leads_somewhere() {
 #[test]
 fn every_source_file_that_a_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let rooted = [
-        "src/",
-        "tests/",
-        "benches/",
-        "docs/",
-        "examples/",
-        "packaging/",
-    ];
+    let rooted = ["src/", "tests/", "benches/", "docs/", "packaging/"];
     for (page, text) in pages() {
         // Blocks of code are examples, and paths in them may be a reader's own.
         let prose = text.split("```").step_by(2);

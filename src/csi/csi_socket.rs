@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::error::DriverError;
 use super::trust::{self, Exposure};
-use crate::config::SUN_PATH_MAX;
 use crate::disk::directory::{self, is_missing};
 use crate::disk::identity::Identity;
+use crate::disk::socket::SUN_PATH_MAX;
 
 /// The place of a driver's socket.
 #[derive(Clone, Debug)]

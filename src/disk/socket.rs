@@ -7,15 +7,18 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, socket,
 };
 use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
 
 use crate::disk::identity::Identity;
 use crate::disk::swap;
+use crate::os::peer::Peer;
+
+/// The longest path of a Unix socket: `sun_path` has 108 bytes, and the last byte is NUL.
+pub(crate) const SUN_PATH_MAX: usize = 107;
 
 /// Temporary names of ours start so.
 pub(crate) const STAGED: &str = ".nr";
@@ -38,7 +41,7 @@ pub(crate) enum ListenerProbe {
 }
 
 /// Connects without ever waiting: a full backlog answers at once, and means that somebody listens.
-pub(crate) fn knock(path: &Path) -> ListenerProbe {
+pub(crate) fn probe(path: &Path) -> ListenerProbe {
     match connect_now(path) {
         Ok(stream) => ListenerProbe::Alive(Some(stream)),
         Err(Errno::EAGAIN) => ListenerProbe::Alive(None),
@@ -53,30 +56,12 @@ pub(crate) fn knock(path: &Path) -> ListenerProbe {
 
 /// Somebody listens at `path`.
 pub(crate) fn is_alive(path: &Path) -> bool {
-    matches!(knock(path), ListenerProbe::Alive(_))
-}
-
-/// The process that made the other end of a connection listen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) uid: u32,
-    /// None where it has no pid for us.
-    pub(crate) pid: Option<u32>,
-}
-
-impl Peer {
-    pub(crate) fn of(stream: &UnixStream) -> Option<Peer> {
-        let credentials = getsockopt(stream, PeerCredentials).ok()?;
-        Some(Peer {
-            uid: credentials.uid(),
-            pid: u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0),
-        })
-    }
+    matches!(probe(path), ListenerProbe::Alive(_))
 }
 
 /// The pid of the process that made the other end of a connection listen.
 pub(crate) fn listener(stream: &UnixStream) -> Option<u32> {
-    Peer::of(stream)?.pid
+    Peer::of(stream).ok()?.pid
 }
 
 /// A connection that does not block, made without waiting for room in the backlog.
@@ -189,7 +174,7 @@ mod tests {
         let _listener = StdListener::bind(&path).unwrap();
         let mut held = Vec::new();
         for _ in 0..100_000 {
-            match knock(&path) {
+            match probe(&path) {
                 ListenerProbe::Alive(Some(stream)) => held.push(stream),
                 ListenerProbe::Alive(None) => return,
                 ListenerProbe::Unknown(error)

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use super::{CALL_CHECK, Calling};
+use super::Calling;
+use super::machine::CALL_CHECK;
 use crate::os::backoff::Backoff;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
@@ -29,7 +30,7 @@ pub(crate) struct Announcer {
     counted: bool,
     /// Announcements in a row that no kubelet has answered with a question.
     unanswered: u32,
-    path: Path,
+    path: PathHistory,
     last: Option<Moment>,
     /// A kubelet has started and was not announced to yet.
     sign: bool,
@@ -37,7 +38,7 @@ pub(crate) struct Announcer {
 
 /// What the kubelet that runs may have made of the link's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Path {
+enum PathHistory {
     /// It has only ever met a link that was served.
     Fine,
     /// It may have met the link while nobody served it, and sit in its back-off for the path.
@@ -73,7 +74,7 @@ impl Announcer {
             refused: false,
             counted: false,
             unanswered: 0,
-            path: Path::Fine,
+            path: PathHistory::Fine,
             last: None,
             sign: false,
         }
@@ -95,8 +96,8 @@ impl Announcer {
 
     /// A link of ours was there when we came up, and nobody served it until now.
     pub(crate) fn adopted(&mut self, now: Moment) {
-        if self.path == Path::Fine {
-            self.path = Path::Doubtful;
+        if self.path == PathHistory::Fine {
+            self.path = PathHistory::Doubtful;
         }
         self.published(now);
     }
@@ -104,14 +105,14 @@ impl Announcer {
     /// A kubelet asked who we are. That proves nothing, but the path is not in its back-off.
     pub(crate) fn asked(&mut self, caller: Option<Process>) {
         self.unanswered = 0;
-        self.path = Path::Called(caller);
+        self.path = PathHistory::Called(caller);
     }
 
     /// Who has called through the link's path.
     pub(crate) fn caller(&self) -> Option<Process> {
         match self.path {
-            Path::Called(caller) => caller,
-            Path::Fine | Path::Doubtful => None,
+            PathHistory::Called(caller) => caller,
+            PathHistory::Fine | PathHistory::Doubtful => None,
         }
     }
 
@@ -126,7 +127,7 @@ impl Announcer {
     /// The kubelet said yes: nothing more to announce.
     pub(crate) fn settled(&mut self, kubelet: Option<Process>) {
         *self = Announcer {
-            path: Path::Called(kubelet),
+            path: PathHistory::Called(kubelet),
             last: self.last,
             ..Announcer::new()
         };
@@ -147,16 +148,16 @@ impl Announcer {
     /// half cannot be seen where the root directory is not the kubelet's.
     pub(crate) fn ended(&mut self, process: Process, now: Moment) {
         self.started(now);
-        if self.path == Path::Called(Some(process)) {
-            self.path = Path::Fine;
+        if self.path == PathHistory::Called(Some(process)) {
+            self.path = PathHistory::Fine;
         }
     }
 
     /// A kubelet has started. It may have called before we saw the sign.
     pub(crate) fn started(&mut self, now: Moment) {
         self.renewed(now);
-        if self.path == Path::Doubtful {
-            self.path = Path::Fine;
+        if self.path == PathHistory::Doubtful {
+            self.path = PathHistory::Fine;
         }
         self.sign = true;
     }
@@ -188,8 +189,8 @@ impl Announcer {
         if kubelet_there {
             self.unanswered = self.unanswered.saturating_add(1);
         }
-        if self.path == Path::Doubtful && self.unanswered >= 2 {
-            self.path = Path::Fine;
+        if self.path == PathHistory::Doubtful && self.unanswered >= 2 {
+            self.path = PathHistory::Fine;
             return Verdict::Rename;
         }
         Verdict::Announce
@@ -207,7 +208,7 @@ impl Announcer {
         }
         self.last = self.last.map(|_| time(Moment::default()));
         self.tries = 0;
-        if let Path::Called(Some(caller)) = &mut self.path {
+        if let PathHistory::Called(Some(caller)) = &mut self.path {
             caller.pid = u32::from(runs(caller.pid));
         }
         self.unanswered = self.unanswered.min(2);

@@ -29,7 +29,7 @@ pub(crate) struct FileState {
 enum Occupancy {
     /// Nothing of ours is there; it may be put there.
     Absent,
-    RegistrationState(Identity),
+    Ours(Identity),
     /// It cannot be put there. Without a time, it is tried when the place was looked at again.
     Blocked {
         obstacle: Obstacle,
@@ -56,7 +56,7 @@ impl FileState {
 
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match &self.state {
-            Occupancy::RegistrationState(identity) => Some(identity),
+            Occupancy::Ours(identity) => Some(identity),
             Occupancy::Absent | Occupancy::Blocked { .. } => None,
         }
     }
@@ -64,7 +64,7 @@ impl FileState {
     pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
         match &self.state {
             Occupancy::Blocked { obstacle, .. } => Some(obstacle),
-            Occupancy::Absent | Occupancy::RegistrationState(_) => None,
+            Occupancy::Absent | Occupancy::Ours(_) => None,
         }
     }
 
@@ -73,7 +73,7 @@ impl FileState {
         match &self.state {
             Occupancy::Absent => true,
             Occupancy::Blocked { retry, .. } => retry.is_some_and(|at| at <= now),
-            Occupancy::RegistrationState(_) => false,
+            Occupancy::Ours(_) => false,
         }
     }
 
@@ -81,13 +81,13 @@ impl FileState {
     pub(crate) fn retry(&self) -> Option<Moment> {
         match &self.state {
             Occupancy::Blocked { retry, .. } => *retry,
-            Occupancy::Absent | Occupancy::RegistrationState(_) => None,
+            Occupancy::Absent | Occupancy::Ours(_) => None,
         }
     }
 
     /// It stands.
-    pub(crate) fn stood(&mut self, identity: Identity) {
-        self.state = Occupancy::RegistrationState(identity);
+    pub(crate) fn exists(&mut self, identity: Identity) {
+        self.state = Occupancy::Ours(identity);
         self.failures = 0;
     }
 
@@ -126,7 +126,7 @@ impl FileState {
     ) {
         match &mut self.state {
             Occupancy::Absent => {}
-            Occupancy::RegistrationState(standing) => *standing = identity(standing),
+            Occupancy::Ours(file) => *file = identity(file),
             Occupancy::Blocked { retry, .. } => *retry = retry.map(&time),
         }
         self.pace.put_back = self.pace.put_back.map(|_| time(Moment::default()));

@@ -4,9 +4,11 @@
 //! kubelet holds the old one, whose socket nobody serves. The link and the registration pass to the
 //! new one, and the kubelet hears of the new endpoint once.
 
+use super::Driver;
 use super::announcer::Announcer;
+use super::machine::DriverState;
 use super::pace::Pace;
-use super::{Driver, DriverState, Registration, RegistrationState, Unregistered};
+use super::registration_state::{Registration, RegistrationState, Unregistered};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::os::clock::Moment;
@@ -38,11 +40,11 @@ impl Driver {
             return None;
         }
         let link = self.link.identity().cloned();
-        let standing = std::mem::replace(
-            &mut self.standing,
+        let before = std::mem::replace(
+            &mut self.registration,
             RegistrationState::Unregistered(Unregistered::NotYet),
         );
-        let held = match standing {
+        let held = match before {
             RegistrationState::Registered(registration) => Some(Held { registration, link }),
             RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
         };
@@ -61,7 +63,7 @@ impl Driver {
 
     /// The driver answers and is to be registered, so that it may have the link of a silent sibling.
     pub(crate) fn can_take_over(&self) -> bool {
-        matches!(self.contact, DriverState::Answering { .. }) && self.withdrawal.is_none()
+        matches!(self.state, DriverState::Answering { .. }) && self.withdrawal.is_none()
     }
 
     /// Goes on with what a sibling has left.
@@ -73,11 +75,11 @@ impl Driver {
             self.announcer.renewed(now);
             return;
         };
-        self.standing = RegistrationState::Registered(held.registration);
+        self.registration = RegistrationState::Registered(held.registration);
         self.not_before = None;
         self.link.cleared();
         if let Some(link) = held.link {
-            self.link.stood(link);
+            self.link.exists(link);
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdvertisedInfo, Driver, Registration, RegistrationState, Withdrawal};
+use super::machine::Withdrawal;
+use super::registration_state::{Registration, RegistrationState};
+use super::{AdvertisedInfo, Driver};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
@@ -55,7 +57,7 @@ pub(crate) struct Registered {
 
 impl Driver {
     pub(crate) fn record(&self) -> Record {
-        let registration = match &self.standing {
+        let registration = match &self.registration {
             RegistrationState::Registered(Registration {
                 kubelet,
                 answer,
@@ -102,10 +104,10 @@ impl Driver {
             // Whose it is shows when the socket is served.
             return;
         }
-        self.link.stood(found);
+        self.link.exists(found);
         match &record.registration {
             Some(registered) if registered.kubelet.is_none_or(runs) => {
-                self.standing = RegistrationState::Registered(Registration {
+                self.registration = RegistrationState::Registered(Registration {
                     kubelet: registered.kubelet,
                     answer: registered.answer.clone(),
                     terms: registered.terms.clone(),

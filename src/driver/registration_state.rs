@@ -36,7 +36,7 @@ pub(super) struct Registration {
     pub(super) terms: AdvertisedInfo,
 }
 
-/// Unregistered the driver is not registered (any more).
+/// Why the driver is not registered (any more).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unregistered {
     NotYet,

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
@@ -15,7 +14,6 @@ use hyper::rt::Executor;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use nix::unistd::{Uid, getuid};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
@@ -24,32 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use tonic::body::Body;
 use tonic::codegen::Service;
 
-/// Who is at the other end of a connection, as the kernel tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// None when the process lives in a pid namespace that we cannot see into.
-    pub(crate) pid: Option<u32>,
-    uid: u32,
-}
-
-impl Peer {
-    fn of(stream: &UnixStream) -> io::Result<Peer> {
-        let credentials = stream.peer_cred()?;
-        let pid = credentials
-            .pid()
-            .and_then(|pid| u32::try_from(pid).ok())
-            .filter(|pid| *pid > 0);
-        Ok(Peer {
-            pid,
-            uid: credentials.uid(),
-        })
-    }
-
-    fn is_trusted(&self) -> bool {
-        let uid = Uid::from_raw(self.uid);
-        uid.is_root() || uid == getuid()
-    }
-}
+pub(crate) use crate::os::peer::Peer;
 
 /// While all places are taken, one that has asked nothing for so long makes room. Whoever means to
 /// ask has done so by then.

@@ -14,12 +14,10 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::geteuid;
-
 use self::claim::Claim;
 use self::host::Host;
+use super::start_sockets::StartSockets;
 use crate::disk::directory;
-use crate::os::process::StartSockets;
 
 /// Where kubelets live when nothing says otherwise.
 const DEFAULT: &str = "/var/lib/kubelet";
@@ -280,10 +278,9 @@ fn listening(system: &Path, known: Option<&KubeletRoot>, trust: &Trust) -> Vec<K
     let known = known.map(|root| (root.path.clone(), root.path.clone()));
     let found = well_known.chain(known).filter_map(|(path, place)| {
         let listener = StartSockets::of(&place).listener()?;
-        let is_root = listener.uid == 0 || listener.uid == geteuid().as_raw();
-        let is_trusted = is_root && listener.pid.is_some_and(|pid| trust.believes(pid));
+        let is_believed = listener.pid.is_some_and(|pid| trust.believes(pid));
         let why = RootSource::Listens { pid: listener.pid };
-        is_trusted.then_some(KubeletRoot { path, why })
+        (listener.is_trusted() && is_believed).then_some(KubeletRoot { path, why })
     });
     found.collect()
 }

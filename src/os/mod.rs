@@ -9,6 +9,7 @@ pub(crate) mod columns;
 pub(crate) mod fuzz;
 pub(crate) mod go_flags;
 pub(crate) mod memory;
+pub(crate) mod peer;
 pub(crate) mod process;
 pub(crate) mod rlimit;
 pub(crate) mod task;

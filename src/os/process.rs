@@ -2,9 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -14,14 +12,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
-use crate::disk::socket::{self, ListenerProbe, Peer};
 use crate::os::async_fd::async_fd;
 
 /// How often /proc is looked at where the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-
-/// Re-created by every kubelet that starts, whatever its root directory: what device plugins go by.
-const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
 
 /// A process, told apart from any later one that gets its pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,66 +116,6 @@ fn read_stat(pid: u32) -> io::Result<String> {
 fn started(stat: &str) -> Option<u64> {
     let after_name = &stat[stat.rfind(')')? + 1..];
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// A directory, told apart from one made anew under its name. Its change time moves with each
-/// entry, so its birth stands in for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Directory {
-    device: u64,
-    inode: u64,
-    born: Option<SystemTime>,
-}
-
-impl Directory {
-    pub(crate) fn of(path: &Path) -> Option<Directory> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(Directory {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            born: metadata.created().ok(),
-        })
-    }
-}
-
-/// The directory that a kubelet watches for plugins, as it is written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Watched {
-    pub(crate) directory: Directory,
-    /// The kubelet; none when none has spoken to us, or its pid cannot be seen.
-    pub(crate) by: Option<Process>,
-}
-
-/// Where a kubelet with this root shows that it has started.
-#[derive(Clone, Debug)]
-pub(crate) struct StartSockets {
-    pod_resources: PathBuf,
-}
-
-impl StartSockets {
-    pub(crate) fn of(root: &Path) -> StartSockets {
-        StartSockets {
-            pod_resources: root.join("pod-resources/kubelet.sock"),
-        }
-    }
-
-    /// A kubelet listens on its pod-resources socket.
-    pub(crate) fn show_a_kubelet(&self) -> bool {
-        socket::is_alive(&self.pod_resources)
-    }
-
-    /// The process that listens there, whatever it is called.
-    pub(crate) fn listener(&self) -> Option<Peer> {
-        match socket::knock(&self.pod_resources) {
-            ListenerProbe::Alive(stream) => Peer::of(&stream?),
-            ListenerProbe::Dead | ListenerProbe::Unknown(_) => None,
-        }
-    }
-
-    /// Sockets that are made anew when a kubelet starts.
-    pub(crate) fn sockets(&self) -> [PathBuf; 2] {
-        [self.pod_resources.clone(), PathBuf::from(DEVICE_PLUGINS)]
-    }
 }
 
 #[cfg(test)]

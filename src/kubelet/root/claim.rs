@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
 
 use super::{DEFAULT, KubeletRoot, RootSource};
 use crate::os::go_flags::flag;
+use crate::os::peer::is_trusted;
 
 /// How much is read of a file that a kubelet's command line names.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -85,13 +85,9 @@ fn is_privileged(process: &Path) -> bool {
         return false;
     };
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let ours = geteuid().as_raw();
     users.is_some_and(|users| {
         let mut users = users.split_ascii_whitespace();
-        users.all(|user| {
-            user.parse()
-                .is_ok_and(|user: u32| user == 0 || user == ours)
-        })
+        users.all(|user| user.parse().is_ok_and(is_trusted))
     })
 }
 

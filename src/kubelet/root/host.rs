@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::unistd::geteuid;
+use crate::os::peer::is_trusted;
 
 /// The mounts that are the root of the node: those of its first process, and our own.
 pub(super) struct Host {
@@ -62,9 +62,8 @@ fn shares_our_pids(process: &Path) -> bool {
 fn is_program_roots(process: &Path) -> bool {
     match fs::metadata(process.join("exe")) {
         Ok(found) => {
-            let is_roots = found.uid() == 0 || found.uid() == geteuid().as_raw();
             let group = found.gid() != 0 && found.mode() & 0o020 != 0;
-            is_roots && !group && found.mode() & 0o002 == 0
+            is_trusted(found.uid()) && !group && found.mode() & 0o002 == 0
         }
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }

@@ -85,7 +85,7 @@ impl Daemon {
             let driver = status.driver(DRIVER).ok_or("no such driver")?;
             let reason = driver.reason.clone().unwrap_or_default();
             // Just after a start the registrar has no answer of the driver yet.
-            if driver.phase == phase && !reason.contains("being asked") {
+            if driver.phase == phase && !reason.contains("asks the driver") {
                 Ok(reason)
             } else {
                 Err(format!("{}: {reason}", driver.phase))

@@ -1,4 +1,4 @@
-//! `doctor`: says why a driver is not registered, and what mends it.
+//! `doctor`: prints why a driver is not registered, and how to fix it.
 
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ struct DoctorReport<'a> {
 pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
     in_runtime(async {
         let diagnosis = match load(args) {
-            Ok(loaded) => Diagnosis::of(&patient(args, options, loaded.settings).await).await,
+            Ok(loaded) => Diagnosis::of(&inputs(args, options, loaded.settings).await).await,
             Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
         };
         let mut screen = Screen::stdout();
@@ -47,7 +47,7 @@ pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
     })
 }
 
-async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Inputs {
+async fn inputs(args: &Args, options: &DoctorOptions, settings: Settings) -> Inputs {
     Inputs {
         settings,
         runtime: locate(args.runtime_dir.as_deref()),
@@ -69,7 +69,7 @@ fn text(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> String {
             Level::Warning => ("warning", Tone::Pending),
         };
         lines.push(format!("{}: {}", paint.paint(tone, word), title(finding)));
-        for (key, words) in [("saw", &finding.saw), ("mend", &finding.mend)] {
+        for (key, words) in [("found", &finding.found), ("fix", &finding.fix)] {
             let room = width.map(|width| width.saturating_sub(8));
             let broken = words.lines().flat_map(|line| wrap(&printable(line), room));
             for (number, line) in broken.enumerate() {
@@ -78,9 +78,7 @@ fn text(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> String {
             }
         }
     }
-    if diagnosis.is_healthy() {
-        lines.push("nothing keeps a driver from being registered".to_owned());
-    }
+    lines.extend(diagnosis.summary());
     lines.join("\n")
 }
 

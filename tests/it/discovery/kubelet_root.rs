@@ -261,7 +261,7 @@ fn the_doctor_says_that_a_kubelet_in_a_container_has_to_be_named() {
     scene.registrar.start();
     scene.wait_up();
     let report = stdout(&scene.registrar.run_cli(["doctor", "--json"]));
-    let mend = format!(
+    let fix = format!(
         "if it is this node's kubelet, set kubelet.root_dir = \\\"{}\\\"",
         elsewhere.display()
     );
@@ -269,5 +269,5 @@ fn the_doctor_says_that_a_kubelet_in_a_container_has_to_be_named() {
         report.contains("believes no process in a container"),
         "{report}"
     );
-    assert!(report.contains(&mend), "{report}");
+    assert!(report.contains(&fix), "{report}");
 }

@@ -5,7 +5,6 @@ use std::path::Path;
 use humantime::format_duration;
 
 use super::{AS_ROOT, Finding};
-use crate::api::metrics::Operations;
 use crate::config::DriverSettings;
 use crate::csi::error::DriverError;
 use crate::csi::query::{DriverQuery, NODE_GET_INFO};
@@ -45,18 +44,13 @@ pub(super) async fn ask(
     known: Option<&Driver>,
     reach: &Reach,
 ) -> Result<Answer, Finding> {
-    let operations = Operations::new();
     let hurried = DriverSettings {
         node_info_timeout: settings.node_info_timeout.min(settings.request_timeout),
         ..settings.clone()
     };
-    let query = if found {
-        DriverQuery::found(&hurried, operations, reach)
-    } else {
-        DriverQuery::new(&hurried, operations, reach)
-    };
+    let query = DriverQuery::new(&hurried, found, reach);
     let answer = match query.look().await {
-        Ok(_) => query.again().await,
+        Ok(_) => query.ask().await,
         Err(error) => Err(error),
     };
     answer.map_err(|error| {

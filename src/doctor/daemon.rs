@@ -5,7 +5,6 @@ use std::iter;
 use super::{AS_ROOT, Finding, Inputs};
 use crate::api::control::ClientError;
 use crate::config::Settings;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::Status;
@@ -57,7 +56,7 @@ fn own_words(status: &Status, difference: &str) -> Vec<Finding> {
 
 /// A directory or a socket for which the daemon uses another path than this configuration.
 fn difference(settings: &Settings, status: &Status) -> Option<String> {
-    let layout = Layout::of(settings);
+    let layout = settings.layout();
     let links = &status.kubelet.as_ref()?.registry_dir;
     let links = ("creates links in", links, layout.kubelet_dir().to_owned());
     let sockets = status.drivers.iter().flat_map(|driver| {

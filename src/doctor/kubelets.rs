@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::sandbox::inside;
 use super::{Finding, Inputs};
 use crate::kubelet::root::{KubeletRoot, Running, agreed, is_same, running};
-use crate::os::process::StartSockets;
+use crate::kubelet::start_sockets::StartSockets;
 use crate::systemd::main_pids_of_kubelets;
 
 const ROOT_DIR: &str = "kubelet root-dir";

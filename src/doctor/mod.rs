@@ -19,16 +19,11 @@ use self::finding::AS_ROOT;
 pub(crate) use self::finding::{Finding, Level};
 pub(crate) use self::inputs::Inputs;
 use self::kubelets::KubeletFindings;
-use crate::driver::phase::Phase;
-use crate::grpc::proto::control::Driver;
 
 /// All findings, the faults first.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis {
     pub(crate) findings: Vec<Finding>,
-    /// The drivers that the daemon knows.
-    #[serde(skip)]
-    drivers: Vec<Driver>,
 }
 
 impl Diagnosis {
@@ -37,7 +32,6 @@ impl Diagnosis {
         let fix = "correct it, then run: node-storage-driver-registrar check";
         Diagnosis {
             findings: vec![Finding::fault("config", error, fix)],
-            ..Diagnosis::default()
         }
     }
 
@@ -47,27 +41,11 @@ impl Diagnosis {
             None => check(inputs).await,
         };
         findings.sort_by_key(|finding| finding.level);
-        let drivers = inputs.shown().to_vec();
-        Diagnosis { findings, drivers }
+        Diagnosis { findings }
     }
 
     pub(crate) fn is_healthy(&self) -> bool {
         !has_fault(&self.findings)
-    }
-
-    /// The last line for people, if there is no fault.
-    pub(crate) fn summary(&self) -> Option<String> {
-        let registered = Phase::Registered.as_str();
-        let drivers = self.drivers.iter();
-        let registered = drivers.filter(|driver| driver.phase == registered).count();
-        let all = self.drivers.len();
-        let kind = if self.findings.is_empty() {
-            "problems"
-        } else {
-            "faults"
-        };
-        self.is_healthy()
-            .then(|| format!("No {kind} found ({registered} of {all} drivers registered)."))
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
     let shown = inputs.shown().iter().find(|driver| driver.id == id);
     let finding = match ask(settings, !is_configured, shown, &inputs.reach).await {
         Ok(answer) => {
-            let layout = Layout::of(&inputs.settings);
+            let layout = inputs.settings.layout();
             let registration = Registration {
                 inputs,
                 kubelets,

@@ -128,10 +128,10 @@ fn a_plugin_directory_that_discovery_refuses() {
     let _driver = scene.node.driver(NAME);
     let directory = scene.node.csi_socket(NAME).parent().unwrap().to_owned();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-    finds(&scene, "plugin directory", "users other than root can write");
+    finds(&scene, "plugin directory", "other than root can write");
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
-    finds(&scene, "plugin directory", "users other than root can write");
+    finds(&scene, "plugin directory", "other than root can write");
 }
 
 #[test]

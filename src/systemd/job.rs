@@ -22,7 +22,7 @@ pub(crate) async fn current() -> Option<Job> {
 }
 
 async fn ask(systemctl: Systemctl<'_>, cgroups: &str) -> Result<Job, SystemctlError> {
-    let cgroups = fs::read_to_string(cgroups)?;
+    let cgroups = fs::read_to_string(cgroups).map_err(|_| SystemctlError::NoUnit)?;
     let unit = unit_of(&cgroups).ok_or(SystemctlError::NoUnit)?;
     in_time(async {
         let jobs = systemctl

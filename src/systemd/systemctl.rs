@@ -4,7 +4,6 @@
 //! is down, as it is during a shutdown. The unit's sandbox allows it: it is a program of the host
 //! that connects to a Unix socket.
 
-use std::future::Future;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -47,6 +46,8 @@ impl Systemctl<'_> {
         let mut command = Command::new(self.0);
         command
             .args(question)
+            // The unit's environment may ask for colours, which would end up in our words.
+            .env("SYSTEMD_COLORS", "0")
             .stdin(Stdio::null())
             .kill_on_drop(true);
         let mut output = command.output().await?;

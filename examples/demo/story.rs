@@ -137,7 +137,7 @@ impl Scene<'_> {
             Looks::AtEase,
             Instant::now(),
             || match self.daemon.wait_phase("registered") {
-                Ok(reason) if reason.contains("does not answer") => Ok(()),
+                Ok(reason) if reason.contains("not responding") => Ok(()),
                 Ok(reason) => Err(reason),
                 Err(failure) => Err(failure.to_string()),
             },

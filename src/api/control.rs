@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::UnixStream;
+use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
@@ -19,6 +20,8 @@ use tonic::{Response, async_trait};
 
 pub(crate) use client::{Client, ClientError};
 
+use crate::api::command::{Command, Commands, ManualAction};
+use crate::api::snapshot::{Snapshots, Unavailable};
 use crate::disk::directory;
 use crate::disk::identity::Identity;
 use crate::disk::runtime_dir;
@@ -32,7 +35,6 @@ use crate::grpc::proto::control::{
 };
 use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
 use crate::os::task::Task;
-use crate::supervisor::{ManualAction, Report, Request};
 
 /// A client may watch for hours without asking anything more.
 const LIMITS: Limits = Limits {
@@ -51,18 +53,21 @@ pub(crate) struct ControlError {
     source: io::Error,
 }
 
-/// Serves the control socket, with requests to the supervisor going out through `reports`. With each
+/// Serves the control socket, with the commands of clients going out through `commands`. With each
 /// of the supervisor's slow looks it is seen whether it is still there.
 pub(crate) fn serve(
     runtime: runtime_dir::Place,
-    reports: mpsc::UnboundedSender<Report>,
-    changes: watch::Receiver<u64>,
+    commands: Commands,
+    snapshots: Snapshots,
     mut looks: watch::Receiver<()>,
 ) -> Result<Task, ControlError> {
     let path = runtime.control_socket();
     // The lock in this directory is ours, so whatever is there is a leftover.
     sweep_stage(directory::of(&path));
-    let front = ControlSessions { reports, changes };
+    let front = ControlSessions {
+        commands,
+        snapshots,
+    };
     let mut place = Place::take(&path, front.clone())?;
     Ok(Task::spawn(async move {
         let mut failing = false;
@@ -117,8 +122,8 @@ impl Place {
 
 #[derive(Clone)]
 struct ControlSessions {
-    reports: mpsc::UnboundedSender<Report>,
-    changes: watch::Receiver<u64>,
+    commands: Commands,
+    snapshots: Snapshots,
 }
 
 impl MakeService for ControlSessions {
@@ -132,8 +137,8 @@ impl MakeService for ControlSessions {
         busy: Activity,
     ) -> (Self::Io, Self::Service) {
         let session = Session {
-            reports: self.reports.clone(),
-            changes: self.changes.clone(),
+            commands: self.commands.clone(),
+            snapshots: self.snapshots.clone(),
             busy,
         };
         let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
@@ -143,35 +148,29 @@ impl MakeService for ControlSessions {
 
 /// One client's connection.
 struct Session {
-    reports: mpsc::UnboundedSender<Report>,
-    changes: watch::Receiver<u64>,
+    commands: Commands,
+    snapshots: Snapshots,
     busy: Activity,
 }
 
 impl Session {
+    async fn run(&self, command: Command) -> Result<Response<Done>, tonic::Status> {
+        self.busy.touch();
+        let outcome = self.commands.run(command).await;
+        let outcome =
+            outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
+        let done = outcome.map(|()| Response::new(Done {}));
+        done.map_err(tonic::Status::failed_precondition)
+    }
+
     async fn by_hand(
         &self,
-        hand: ManualAction,
-        request: DriverRequest,
+        action: ManualAction,
+        request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.busy.touch();
-        let (done, outcome) = oneshot::channel();
-        let driver = request.driver;
-        outcome_of(
-            ask(
-                &self.reports,
-                Request::ManualAction { hand, driver, done },
-                outcome,
-            )
-            .await?,
-        )
+        let driver = request.into_inner().driver;
+        self.run(Command::Manual { action, driver }).await
     }
-}
-
-fn outcome_of(outcome: Result<(), String>) -> Result<Response<Done>, tonic::Status> {
-    outcome
-        .map(|()| Response::new(Done {}))
-        .map_err(tonic::Status::failed_precondition)
 }
 
 #[async_trait]
@@ -183,7 +182,7 @@ impl Control for Session {
         _: tonic::Request<StatusRequest>,
     ) -> Result<Response<Status>, tonic::Status> {
         self.busy.touch();
-        Ok(Response::new(status(&self.reports).await?))
+        Ok(Response::new(status(&mut self.snapshots.clone())?))
     }
 
     async fn watch_status(
@@ -191,17 +190,15 @@ impl Control for Session {
         _: tonic::Request<StatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, tonic::Status> {
         self.busy.touch();
-        let (reports, mut changes) = (self.reports.clone(), self.changes.clone());
-        let busy = self.busy.clone();
+        let (mut snapshots, busy) = (self.snapshots.clone(), self.busy.clone());
         let (sender, statuses) = mpsc::channel(1);
         let follower = Task::spawn(async move {
             loop {
-                changes.mark_unchanged();
-                let now = status(&reports).await;
+                let now = status(&mut snapshots);
                 let over = now.is_err();
                 if sender.send(now).await.is_err()
                     || over
-                    || next_change(&mut changes, &busy).await.is_err()
+                    || next_change(&mut snapshots, &busy).await.is_err()
                 {
                     return;
                 }
@@ -218,41 +215,32 @@ impl Control for Session {
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(ManualAction::Reannounce, request.into_inner())
-            .await
+        self.by_hand(ManualAction::Reannounce, request).await
     }
 
     async fn withdraw(
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(ManualAction::Withdraw, request.into_inner())
-            .await
+        self.by_hand(ManualAction::Withdraw, request).await
     }
 
     async fn publish(
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(ManualAction::Publish, request.into_inner())
-            .await
+        self.by_hand(ManualAction::Publish, request).await
     }
 
     async fn take_up(
         &self,
         request: tonic::Request<Handover>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.busy.touch();
         let Handover { driver, record } = request.into_inner();
         let record: Record = serde_json::from_slice(&record)
             .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
-        let (done, outcome) = oneshot::channel();
-        let request = Request::TakeUp {
-            driver,
-            record: Box::new(record),
-            done,
-        };
-        outcome_of(ask(&self.reports, request, outcome).await?)
+        let record = Box::new(record);
+        self.run(Command::TakeUp { driver, record }).await
     }
 
     async fn reload(
@@ -260,42 +248,33 @@ impl Control for Session {
         _: tonic::Request<ReloadRequest>,
     ) -> Result<Response<Reloaded>, tonic::Status> {
         self.busy.touch();
-        let (done, outcome) = oneshot::channel();
-        let outcome = ask(&self.reports, Request::Reload(done), outcome).await?;
+        let outcome = self.commands.run(Command::Reload).await;
+        let outcome =
+            outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
         // Not as the message of an error, which is a header and has to be short.
         let refusal = outcome.err().unwrap_or_default();
         Ok(Response::new(Reloaded { refusal }))
     }
 }
 
-/// Waits for the next change. Who watches asks nothing more, and is not idle.
-async fn next_change(
-    changes: &mut watch::Receiver<u64>,
-    busy: &Activity,
-) -> Result<(), watch::error::RecvError> {
+/// Waits for the next change. A client that watches sends nothing more, and is not idle.
+async fn next_change(snapshots: &mut Snapshots, busy: &Activity) -> Result<(), RecvError> {
     loop {
         busy.touch();
-        if let Ok(changed) = timeout(LIMITS.idle / 2, changes.changed()).await {
+        if let Ok(changed) = timeout(LIMITS.idle / 2, snapshots.changed()).await {
             return changed;
         }
     }
 }
 
-async fn status(reports: &mpsc::UnboundedSender<Report>) -> Result<Status, tonic::Status> {
-    let (answer, answered) = oneshot::channel();
-    ask(reports, Request::Status(answer), answered).await
-}
-
-async fn ask<T>(
-    reports: &mpsc::UnboundedSender<Report>,
-    request: Request,
-    answer: oneshot::Receiver<T>,
-) -> Result<T, tonic::Status> {
-    let stopping = || tonic::Status::unavailable("the daemon is stopping");
-    reports
-        .send(Report::Request(request))
-        .map_err(|_| stopping())?;
-    answer.await.map_err(|_| stopping())
+fn status(snapshots: &mut Snapshots) -> Result<Status, tonic::Status> {
+    match snapshots.now() {
+        Ok(now) => Ok(now.status()),
+        Err(error @ Unavailable::Stopping(_)) => Err(tonic::Status::unavailable(error.to_string())),
+        Err(error @ Unavailable::Stalled(_)) => {
+            Err(tonic::Status::deadline_exceeded(error.to_string()))
+        }
+    }
 }
 
 /// Statuses as they change. The task that follows the changes ends with it.

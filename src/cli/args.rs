@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::ndr::NdrFlags;
+use super::ndr::flags::NdrFlags;
 use crate::config::LogLevel;
 
 const AFTER_HELP: &str = "\

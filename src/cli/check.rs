@@ -2,7 +2,7 @@
 
 use super::exit::complain;
 use crate::config::{Loaded, Settings};
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::systemd::sandbox;
 
@@ -25,7 +25,7 @@ pub(crate) fn warn(loaded: &Loaded) {
 
 /// What the daemon would do with these settings, in words.
 fn plan(settings: &Settings) -> String {
-    let layout = Layout::of(settings);
+    let layout = settings.layout();
     let mut plan = String::from("the configuration is valid\n");
     for (id, driver) in &settings.drivers {
         plan += &format!(

@@ -13,7 +13,6 @@ use super::client::failed;
 use super::exit::{Exit, complain};
 use super::load;
 use crate::config::{LogLevel, LogSettings, LogTarget};
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
@@ -54,7 +53,7 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
         // Of those that cannot be seen now, the state has the names.
         let found = found_now(settings, &Reach::now()).unwrap_or_default();
         ours.names.extend(names_of(settings, found));
-        layouts.push(Layout::of(settings));
+        layouts.push(settings.layout());
     }
     layouts.dedup();
     // Two layouts may have the same links, and what the first leaves may be removed for the second.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use super::args::{Args, DriverArgument};
 use super::exit::Exit;
+use crate::api::command::ManualAction;
 use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{control_socket, locate};
-use crate::supervisor::ManualAction;
 
 pub(crate) fn reannounce(args: &Args, argument: &DriverArgument) -> Result<(), Exit> {
     by_hand(args, ManualAction::Reannounce, argument)

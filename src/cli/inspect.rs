@@ -11,14 +11,14 @@ use super::render::Screen;
 use super::status::is_gone;
 use super::{load, sources};
 use crate::cli::render::paint::{Paint, Tone};
-use crate::config::{SUN_PATH_MAX, Settings};
+use crate::config::Settings;
 use crate::csi::error::DriverError;
 use crate::csi::inspection::Inspection;
 use crate::csi::query::DriverQuery;
 use crate::csi::rules::Breach;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
+use crate::disk::socket::SUN_PATH_MAX;
 use crate::os::text::{printable, printable_json};
 
 /// What is printed as JSON.
@@ -92,7 +92,7 @@ fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec
     }
     let name = seen.name.as_deref().map(DriverName::parse);
     if let (Some(Ok(name)), Some(settings)) = (name, settings)
-        && let Err(too_long) = Layout::of(settings).check(&name)
+        && let Err(too_long) = settings.layout().check(&name)
     {
         breaches.push(Breach::fatal(too_long.to_string()));
     }

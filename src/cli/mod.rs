@@ -22,8 +22,8 @@ use clap::{CommandFactory, Parser};
 
 use self::args::{Args, Command};
 use self::exit::{Exit, complain};
-use self::ndr::NdrFlags;
-use self::ndr::spelling::Spelled;
+use self::ndr::flags::NdrFlags;
+use self::ndr::normalize::Spelled;
 use self::render::Screen;
 use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
 use crate::disk::runtime_dir;
@@ -38,7 +38,7 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with these arguments, the first of them its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Spelled { arguments, ignored } = ndr::spelling::respell(arguments);
+    let Spelled { arguments, ignored } = ndr::normalize::respell(arguments);
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => return exit::usage(&error),

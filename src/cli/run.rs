@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::args::Args;
 use super::exit::Exit;
-use super::ndr::NdrFlags;
+use super::ndr::flags::NdrFlags;
 use super::{find_root, root_before, set_log_level};
 use crate::api::{control, http};
 use crate::config::{self, Overrides, Settings, Sources};
@@ -145,8 +145,8 @@ async fn serve(
     let serve = |place| {
         control::serve(
             place,
-            supervisor.reporter(),
-            supervisor.changes(),
+            supervisor.commands(),
+            supervisor.snapshots(),
             supervisor.looks(),
         )
     };
@@ -154,7 +154,8 @@ async fn serve(
     let _http = http::serve(
         supervisor.listen(),
         supervisor.looks(),
-        supervisor.reporter(),
+        supervisor.commands(),
+        supervisor.snapshots(),
         supervisor.metrics(),
     );
     supervisor.run(taken).await.map_err(failed)

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::error::DriverError;
 use super::trust::{Exposure, foreign_socket};
-use crate::config::SUN_PATH_MAX;
 use crate::disk::directory::{self, is_missing};
 use crate::disk::identity::Identity;
+use crate::disk::socket::SUN_PATH_MAX;
 
 /// The socket that exists now. The configuration does not name a socket that was `discovered`, so
 /// every user who can write to its directories could pose as the driver.

@@ -10,10 +10,10 @@ use tonic::Code;
 
 use super::query::NODE_GET_INFO;
 use super::trust::Exposure;
-use crate::config::SUN_PATH_MAX;
 use crate::disk::directory::LET_US_READ;
 use crate::disk::identity::Identity;
 use crate::disk::reach::Hung;
+use crate::disk::socket::SUN_PATH_MAX;
 use crate::driver::answer::AnswerError;
 use crate::grpc::client::{Broken, ConnectError};
 

@@ -17,6 +17,9 @@ use crate::disk::identity::Identity;
 use crate::disk::swap;
 use crate::os::peer::Peer;
 
+/// The longest path of a Unix socket: `sun_path` has 108 bytes, and the last byte is NUL.
+pub(crate) const SUN_PATH_MAX: usize = 107;
+
 /// Temporary names of ours start so.
 pub(crate) const STAGED: &str = ".nr";
 

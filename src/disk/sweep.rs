@@ -212,20 +212,14 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::config::Settings;
     use crate::disk::layout::LinkAlias;
 
     /// Another instance may come up between the look at its link and the removal.
     #[test]
     fn a_link_that_was_made_after_the_look_is_not_swept() {
         let dir = tempfile::tempdir().unwrap();
-        let mut settings = Settings {
-            registry_dir: dir.path().join("registry"),
-            ..Settings::default()
-        };
-        settings.kubelet.registry_dir = dir.path().join("kubelet");
-        settings.kubelet.sees_registry_as = settings.registry_dir.clone();
-        let layout = Layout::of(&settings);
+        let registry = dir.path().join("registry");
+        let layout = Layout::new(&registry, &dir.path().join("kubelet"), &registry);
         fs::create_dir(layout.kubelet_dir()).unwrap();
         let name = DriverName::parse("a.test").unwrap();
         let link = layout.link(&name, LinkAlias::default());

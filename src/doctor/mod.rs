@@ -18,7 +18,6 @@ use serde::Serialize;
 use self::kubelets::KubeletFindings;
 use crate::api::control::ClientError;
 use crate::config::Settings;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::driver::phase::Phase;
@@ -186,7 +185,7 @@ impl Inputs {
 
     /// A directory or a socket that the daemon has elsewhere than this configuration.
     fn difference(&self, status: &Status) -> Option<String> {
-        let layout = Layout::of(&self.settings);
+        let layout = self.settings.layout();
         let links = &status.kubelet.as_ref()?.registry_dir;
         let ours = layout.kubelet_dir().to_string_lossy();
         if *links != ours {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::discovery::{Discovery, found_now};
 use super::removals::Removals;
 use super::runner::Runner;
+use super::status::StatusBoard;
 use super::timers::Schedule;
 use super::{CHECK, DriverId, Leased, Report, Reread, Subject, Supervisor, tell};
 use crate::api::metrics::{Account, Metrics};
@@ -74,7 +75,7 @@ impl Supervisor {
         reread: Reread,
         runtime: Option<RuntimeDir>,
     ) -> Supervisor {
-        let layout = Layout::of(&settings);
+        let layout = settings.layout();
         let reach = Reach::now();
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
@@ -111,7 +112,8 @@ impl Supervisor {
             http_trouble: None,
             layout_pace: Pace::default(),
             next_layout: None,
-            changes: watch::channel(0).0,
+            board: StatusBoard::default(),
+            outcomes: Vec::new(),
             changed: true,
             next_resync: Moment::default(),
             next_check: Moment::default() + CHECK,

@@ -78,7 +78,7 @@ impl Scene {
         let status = self.registrar.status().ok_or("no daemon answers")?;
         let well = status.drivers.iter().filter(|driver| {
             let reason = driver.reason.as_deref().unwrap_or_default();
-            driver.phase == "registered" && !reason.contains("does not answer")
+            driver.phase == "registered" && !reason.contains("not responding")
         });
         let well = well.count();
         if well == DRIVERS {

@@ -9,13 +9,13 @@ use thiserror::Error;
 use tokio::time::timeout;
 use tonic::{Code, Response};
 
+use crate::api::command::ManualAction;
 use crate::driver::Record;
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::proto::control::control_client::ControlClient;
 use crate::grpc::proto::control::{DriverRequest, Handover, ReloadRequest, Status, StatusRequest};
 use crate::os::task::Task;
 use crate::os::text::printable;
-use crate::supervisor::ManualAction;
 
 /// How long a client waits for the daemon to take its connection, and for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -15,11 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::caller::Caller;
-use crate::config::{Listen, OnLiveOwner};
+use crate::config::Listen;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::link::{SocketPlace, remove};
+use crate::disk::link::remove;
 use crate::disk::obstacle::Obstacle;
+use crate::disk::reg_socket::SocketPlace;
 
 /// Everybody on the node may read what is served: nothing can be changed through it, there is no
 /// secret in it, and Prometheus and its exporters do not run as root. A directory with a narrower
@@ -81,17 +82,16 @@ impl Listener {
             // A directory that is missing is a mistake rather than a wish.
             borrowed: true,
         };
-        let (listener, bound) =
-            place
-                .listen(None, OnLiveOwner::Wait)
-                .map_err(|obstacle| match obstacle {
-                    Obstacle::NoDirectory(directory) => Obstacle::Failed(format!(
-                        "cannot listen on {}: {} is missing",
-                        path.display(),
-                        directory.display()
-                    )),
-                    other => other,
-                })?;
+        let (listener, bound) = place
+            .listen(None, false)
+            .map_err(|obstacle| match obstacle {
+                Obstacle::NoDirectory(directory) => Obstacle::Failed(format!(
+                    "cannot listen on {}: {} is missing",
+                    path.display(),
+                    directory.display()
+                )),
+                other => other,
+            })?;
         Ok(Listener::Unix {
             listener,
             identity: open_to_all(path, &bound).map_err(|source| DoorError::Mode {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use thiserror::Error;
 
-use super::spelling::respell;
+use super::flags::{NdrError, NdrFlags};
+use super::normalize::respell;
 use super::unit_file::{command_line, commands};
-use super::{NdrError, NdrFlags};
 use crate::cli::args::{Args, Command, ImportOptions};
 use crate::cli::exit::Exit;
 use crate::config::{self, ConfigError, ExplainedKey, Origin, Overrides, Provenance, Sources};

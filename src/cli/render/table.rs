@@ -129,7 +129,7 @@ mod tests {
                 "nfs.csi.k8s.io",
                 "registered",
                 Some("node-1"),
-                "by the kubelet, pid 7",
+                "registered by kubelet (pid 7)",
             ),
             driver("a", "waiting-for-driver", None, "waiting for /a/csi.sock"),
         ];
@@ -138,7 +138,7 @@ mod tests {
             "\
 DRIVER          PHASE                SINCE  NODE ID
 nfs.csi.k8s.io  registered             12m  node-1
-  by the kubelet, pid 7
+  registered by kubelet (pid 7)
 a               waiting-for-driver     12m  -
   waiting for /a/csi.sock"
         );

@@ -138,7 +138,7 @@ fn a_driver_that_is_down_stays_registered_over_our_restart() {
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();
-    scene.wait_reason("kept although the driver does not answer");
+    scene.wait_reason("driver not responding");
     let socket = scene.node.reg_socket(NAME);
     std::os::unix::net::UnixStream::connect(socket).expect("reg.sock is served all the same");
     scene.driver.restart(bed::Behaviour::named(NAME));

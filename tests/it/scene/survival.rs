@@ -147,7 +147,7 @@ impl Scene {
     /// Stops the driver and waits until the registrar knows.
     pub(crate) fn lose_driver(&mut self) {
         self.driver.kill();
-        self.wait_reason("the driver does not answer");
+        self.wait_reason("driver not responding");
     }
 
     /// Runs a command of the binary that must succeed.

@@ -1,9 +1,9 @@
 //! `doctor`: for each way in which a node can be broken, its first finding names the true cause.
 
+mod directories;
 mod driver;
-mod forbidden;
 mod kubelet;
-mod places;
+mod permissions;
 
 use std::fs;
 use std::os::unix::net::UnixListener;

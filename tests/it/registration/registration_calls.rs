@@ -28,7 +28,7 @@ fn get_info_and_notify_are_answered_on_the_socket_and_through_the_link() {
             notify(path, None).unwrap();
             let status = scene.phase(NAME, "registered");
             assert_eq!(status.registrations, count as u64 + 1);
-            let words = format!("by the kubelet, pid {}", std::process::id());
+            let words = format!("registered by kubelet (pid {})", std::process::id());
             assert_eq!(status.reason, Some(words));
         }
     });
@@ -65,11 +65,7 @@ fn get_info_is_unavailable_while_the_driver_does_not_answer() {
     in_both_layouts(|layout| {
         let (scene, mut driver, _kubelet) = Scene::registered(layout);
         driver.kill();
-        scene.reason(
-            NAME,
-            "registered",
-            "kept although the driver does not answer",
-        );
+        scene.reason(NAME, "registered", "driver not responding");
         for path in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
             assert_eq!(get_info(&path).unwrap_err().code(), Code::Unavailable);
             // Notify is answered all the same: a kubelet from 1.36 on de-registers otherwise.
@@ -133,7 +129,7 @@ fn call_as_nobody(path: &Path, capabilities: &[&str]) -> Output {
         .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "registration::wire::foreign_caller",
+            "registration::registration_calls::foreign_caller",
             "--ignored",
             "--nocapture",
         ])

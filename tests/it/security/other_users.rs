@@ -53,7 +53,7 @@ fn as_nobody(path: &Path, words: &str, more: &[&str]) -> String {
         .arg(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "security::nobody::foreign_caller",
+            "security::other_users::foreign_caller",
             "--ignored",
             "--nocapture",
         ])

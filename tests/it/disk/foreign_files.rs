@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bed::{FakeDriver, KubeletProcess, Node, Registrar, Release, eventually, identity, stays};
 use nix::sys::signal::Signal;
 
-use crate::registration::stand_in::StandIn;
+use crate::disk::ndr_process::StandIn;
 use crate::scene::survival::{
     NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet, reason, wait_driver,
 };

@@ -37,7 +37,7 @@ impl StandIn {
         let child = Command::new("/proc/self/exe")
             .args([
                 "--exact",
-                "registration::stand_in::stand_in_process",
+                "disk::ndr_process::stand_in_process",
                 "--ignored",
             ])
             .env(ASKED, socket)

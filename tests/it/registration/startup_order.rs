@@ -203,13 +203,9 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
         let (scene, mut driver, kubelet) = Scene::registered(layout);
         let mark = kubelet.mark();
         driver.restart(Behaviour::named(NAME));
-        scene.reason(NAME, "registered", "by the kubelet, pid");
+        scene.reason(NAME, "registered", "registered by kubelet (pid");
         driver.stop();
-        scene.reason(
-            NAME,
-            "registered",
-            "kept although the driver does not answer",
-        );
+        scene.reason(NAME, "registered", "driver not responding");
         driver.restart(Behaviour::named(NAME));
         scene
             .registrar
@@ -218,7 +214,7 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
                     .reason
                     .as_deref()
                     .unwrap_or("")
-                    .contains("kept although")
+                    .contains("registration retained")
             });
         crate::scene::base::nothing_since(&kubelet, mark);
     });

@@ -36,7 +36,7 @@ fn a_sidecars_flags_are_a_whole_configuration() {
     let settings = settings(&sidecar(), None);
     assert_eq!(settings.registry_dir, Path::new("/registration"));
     assert_eq!(settings.kubelet.registry_dir, Path::new("/registration"));
-    assert!(settings.one_directory());
+    assert!(settings.layout().one_directory());
     assert_eq!(
         settings.kubelet.root_dir,
         RootDir::Path("/var/lib/kubelet".into())
@@ -154,7 +154,7 @@ fn each_socket_has_a_runtime_directory_of_its_own_that_is_short_and_stays() {
     let long = format!("/{}/csi.sock", "x".repeat(90));
     let all = ["/csi/csi.sock", "/a/csi/csi.sock", "/csi/other.sock", &long].map(of);
     for (at, path) in all.iter().enumerate() {
-        assert!(path.join("control.sock").as_os_str().len() <= config::SUN_PATH_MAX);
+        assert!(path.join("control.sock").as_os_str().len() <= crate::disk::socket::SUN_PATH_MAX);
         assert!(!all[..at].contains(path));
     }
     assert_eq!(of("unix:///csi/csi.sock"), of("/csi/csi.sock"));

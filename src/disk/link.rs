@@ -9,8 +9,7 @@ use super::directory;
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::occupant::{Occupant, place, placed, staged};
-use super::socket::staging;
-use super::swap;
+use super::replace::Staged;
 
 const MAKE: &str = "make the link";
 
@@ -91,7 +90,7 @@ impl LinkPlace<'_> {
             Occupant::Ours(identity) => return Ok(Some(identity.clone())),
             // This makes the whole link at once and never replaces a file.
             Occupant::Nothing => self.make(&self.path)?,
-            seen => self.rename_over(seen)?,
+            seen => drop(self.rename_over(seen)?),
         }
         Ok(None)
     }
@@ -110,7 +109,7 @@ impl LinkPlace<'_> {
                 // This fails when another process has put a file there since the look.
                 self.make(&self.path)
             }
-            seen => self.rename_over(seen),
+            seen => self.rename_over(seen).map(drop),
         }
     }
 
@@ -147,13 +146,10 @@ impl LinkPlace<'_> {
         })
     }
 
-    fn rename_over(&self, seen: &Occupant) -> io::Result<()> {
+    fn rename_over(&self, seen: &Occupant) -> io::Result<Identity> {
         staged(self.stage, directory::of(&self.path), |stage| {
-            let link = staging(stage);
-            self.make(&link)?;
-            let ours = Identity::of(&link)?;
-            swap::put(&link, &self.path, seen.identity())
-                .inspect_err(|_| swap::discard(&link, &ours))
+            let (link, ()) = Staged::make(stage, |path| self.make(path))?;
+            link.put_over(&self.path, seen.identity())
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The registration socket at its place. The HTTP socket is put at its place in the same way.
+//! The registration socket at its place, and the other sockets that we serve.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,8 @@ use super::directory;
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::occupant::{Occupant, failed, place, placed, staged};
-use super::socket::{MODE, Staged};
+use super::replace::Staged;
+use super::socket::{MODE, listen};
 
 const LISTEN: &str = "listen on";
 
@@ -59,9 +60,17 @@ impl SocketPlace<'_> {
 
     fn listen_over(&self, seen: &Occupant) -> io::Result<(UnixListener, Identity)> {
         staged(self.stage, self.directory, |stage| {
-            Staged::bind(stage)?.put_over(&self.path, seen.identity())
+            let (socket, listener) = Staged::make(stage, listen)?;
+            Ok((listener, socket.put_over(&self.path, seen.identity())?))
         })
     }
+}
+
+/// Listens at `path`, in a directory that is ours alone: replaces any file, a live socket included.
+pub(crate) fn listen_over_any(path: &Path) -> Result<(UnixListener, Identity), Obstacle> {
+    let staged = Staged::make(directory::of(path), listen);
+    let placed = staged.and_then(|(socket, listener)| Ok((listener, socket.put(path)?)));
+    placed.map_err(|error| failed(LISTEN, path, &error))
 }
 
 /// The file is the socket that we listen on: no other file gets its inode as long as we do.

@@ -20,7 +20,8 @@ use super::layout::Layout;
 use super::link;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
-use crate::disk::socket::{ListenerProbe, STAGED, probe};
+use crate::disk::replace::STAGED;
+use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::boot;
 
 const DEAD_LINK: &str = "a link of ours that leads nowhere";

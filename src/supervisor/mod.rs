@@ -58,7 +58,6 @@ use crate::driver::{Calling, Event};
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
-use crate::os::rlimit::Descriptors;
 use crate::systemd::notify::Notifier;
 
 /// How soon systemd is told again what it had no room for: many units start with us at a boot.
@@ -116,7 +115,6 @@ pub(crate) struct Supervisor {
     names: HashMap<DriverName, DriverId>,
     schedule: Schedule,
     discovery: Discovery,
-    descriptors: Descriptors,
     watcher: Watcher<Subject>,
     reach: Reach,
     turns: ConcurrencyLimiter,

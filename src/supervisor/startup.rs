@@ -33,7 +33,7 @@ use crate::kubelet::known::KnownKubelets;
 use crate::kubelet::watched::Watched;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
-use crate::os::rlimit::Descriptors;
+use crate::os::rlimit::raise_open_files;
 use crate::os::task::Task;
 use crate::supervisor::state_file::{SavedState, Written};
 use crate::systemd::notify::Notifier;
@@ -87,7 +87,6 @@ impl Supervisor {
             names: HashMap::new(),
             schedule: Schedule::default(),
             discovery: Discovery::default(),
-            descriptors: Descriptors::default(),
             watcher: Watcher::new(reach.clone()),
             reach,
             reporter,
@@ -125,6 +124,7 @@ impl Supervisor {
         // What keeps plugins_dir from being read is told when it is looked at for drivers.
         let found = found_now(&supervisor.settings, &supervisor.reach).unwrap_or_default();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
+        raise_open_files(known.len() + found.len());
         for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
             let contact = supervisor.meet(&id);
             supervisor.early_monitors.insert(id, contact);
@@ -163,8 +163,6 @@ impl Supervisor {
     /// Begins to wait for a driver and to ask it. The watch comes first: nothing goes unseen
     /// between the two.
     fn meet(&mut self, id: &DriverId) -> Leased<Monitor> {
-        self.descriptors
-            .make_room(self.entries.len() + self.early_monitors.len() + 1);
         let settings = self.settings.driver(id);
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));

@@ -33,7 +33,7 @@ fn a_control_socket_that_was_deleted_is_made_anew() {
         fs::remove_file(&socket).unwrap();
         scene.phase(NAME, "waiting-for-driver");
     }
-    assert!(scene.registrar.logs().contains("made anew"));
+    assert!(scene.registrar.logs().contains("is recreated"));
 }
 
 #[test]

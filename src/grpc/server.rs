@@ -19,7 +19,7 @@ use tonic::codegen::Service;
 
 pub(crate) use super::connections::Activity;
 use super::connections::Connections;
-pub(crate) use crate::os::peer::Peer;
+use crate::os::peer::Peer;
 
 /// While the limit of connections is reached, a connection without a request makes room after this
 /// time.

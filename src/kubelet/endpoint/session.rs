@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 
 use crate::disk::identity::Identity;
 use crate::grpc::proto::registration::PluginInfo;
-use crate::grpc::server::{Activity, Peer};
+use crate::grpc::server::Activity;
+use crate::os::peer::Peer;
 
 /// After GetInfo a kubelet may take two minutes for NodeGetInfo, and then writes to the API server.
 const LONGEST_CALL: Duration = Duration::from_secs(150);

@@ -36,8 +36,9 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
 }
 
-/// Answers a call where it is read, and in a task of its own only if the answer has to wait. With a task
-/// for each call, the server would read the calls of a thousand clients before it answers the first.
+/// Answers a call where it is read, and in a task of its own only if the answer has to wait. With a
+/// task for each call, the server would read the calls of a thousand clients before it answers the
+/// first.
 #[derive(Clone, Copy)]
 struct AtOnce;
 

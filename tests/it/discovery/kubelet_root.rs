@@ -94,7 +94,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
     scene.registrar.kill9();
-    let words = "the last that called had it";
+    let words = "the kubelet that last called";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     scene.registrar.start();
@@ -224,7 +224,7 @@ fn the_process_behind_the_pod_resources_socket_is_believed() {
     scene.phase(NAME, "registered");
     drop(impostor);
     scene.registrar.kill9();
-    let words = "the last that called had it, and still runs";
+    let words = "the kubelet that last called uses it and still runs";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     kubelet.restart();

@@ -26,6 +26,7 @@ use crate::disk::runtime_dir;
 use crate::disk::socket::is_alive;
 use crate::disk::sweep::sweep_stage;
 use crate::driver::Record;
+use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
@@ -41,8 +42,6 @@ const LIMITS: Limits = Limits {
 };
 /// The shortest time between two statuses for a watching client.
 const PACE: Duration = Duration::from_millis(50);
-/// The largest message from a client: the record of a driver.
-const MESSAGE_LIMIT: usize = 64 * 1024;
 
 /// Serves the control socket, and passes the clients' commands on to `commands`. At each of the
 /// supervisor's slow looks, recreates a socket that was deleted.

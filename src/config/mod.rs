@@ -56,8 +56,8 @@ pub const UNIT_ENVIRONMENT: [&str; 2] = [
     "/etc/sysconfig/node-storage-driver-registrar",
 ];
 
-/// All that a configuration is made from.
-#[derive(Clone, Debug)]
+/// All that a configuration is made from; by default nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// `--config`: this file must be there.
     pub config: Option<PathBuf>,

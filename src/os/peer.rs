@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::unistd::geteuid;
+use nix::unistd::{Uid, geteuid};
 
 /// The process that called connect() or, seen from the client, listen().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,5 +31,21 @@ impl Peer {
 
 /// We trust root and our own user: without root the daemon works in directories of its own.
 pub(crate) fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == geteuid().as_raw()
+    is_root_or(geteuid(), uid)
+}
+
+fn is_root_or(ours: Uid, uid: u32) -> bool {
+    uid == 0 || uid == ours.as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_and_we_ourselves_are_trusted() {
+        let ours = Uid::from_raw(1000);
+        assert!(is_root_or(ours, 0) && is_root_or(ours, 1000));
+        assert!(!is_root_or(ours, 1001));
+    }
 }

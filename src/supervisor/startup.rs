@@ -14,7 +14,7 @@ use super::runner::Runner;
 use super::status::StatusBoard;
 use super::timers::Schedule;
 use super::{CHECK, DriverId, Leased, Report, Reread, Subject, Supervisor, tell};
-use crate::api::metrics::Metrics;
+use crate::api::metrics::{Account, Metrics};
 use crate::config::Settings;
 use crate::csi::limiter::ConcurrencyLimiter;
 use crate::csi::monitor::Monitor;
@@ -166,15 +166,13 @@ impl Supervisor {
         let settings = self.settings.driver(id);
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
-        let operations = self.metrics.operations.clone();
-        let inquiry = if self.settings.drivers.contains_key(&**id) {
-            DriverQuery::new(&settings, operations, &self.reach)
-        } else {
-            DriverQuery::found(&settings, operations, &self.reach)
-        };
+        let account = Account::new(self.metrics.operations.clone());
+        let discovered = !self.settings.drivers.contains_key(&**id);
+        let mut query = DriverQuery::new(&settings, discovered, &self.reach);
+        query.observer = Box::new(move |name, call| account.count(name, call));
         let (heard, turns) = (self.reporter.clone(), self.turns.clone());
         Leased::start(id, |lease| {
-            Monitor::start(inquiry, turns, settings.retry_max, move |news| {
+            Monitor::start(query, turns, settings.retry_max, move |news| {
                 tell(&heard, Report::Monitor(lease.clone(), news));
             })
         })

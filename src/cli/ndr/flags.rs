@@ -1,68 +1,67 @@
-//! node-driver-registrar's flags: what each of them says in our own keys.
+//! node-driver-registrar's flags, and the keys of our configuration that they set.
 
-use std::fmt;
-use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::config::{self, Overrides, Sources};
+use crate::os::go_flags;
 
-/// Where node-driver-registrar looks for the driver, and where it serves, unless told otherwise.
+/// The defaults of node-driver-registrar.
 const CSI_ADDRESS: &str = "/run/csi/socket";
 const PLUGIN_REGISTRATION_PATH: &str = "/registration";
-/// What a node-driver-registrar calls the mode in which it only looks whether it once worked.
+/// The mode in which node-driver-registrar only checks whether it has registered the driver once.
 const PROBE: &str = "kubelet-registration-probe";
-/// The name that a unit's runtime directory begins with, below /run.
+/// The beginning of the runtime directory of a driver.
 const RUNTIME: &str = "/run/node-storage-driver-registrar-";
-/// `control.sock` in the runtime directory has to fit into a socket's path.
+/// The longest part of a name in that directory's name: the path of `control.sock` has a limit.
 const SLUG: usize = 40;
 
-/// Flags that an existing unit or container command of node-driver-registrar has.
+/// Flags in an existing unit or container command of node-driver-registrar.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Flags of node-driver-registrar")]
 pub(crate) struct NdrFlags {
-    /// The driver's socket; /run/csi/socket unless given.
+    /// The driver's socket. Default: /run/csi/socket.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) csi_address: Option<String>,
-    /// The same socket as the kubelet sees it; required without --config.
+    /// The same socket as the kubelet sees it. Required without --config.
     #[arg(long, value_name = "SOCKET")]
     pub(crate) kubelet_registration_path: Option<String>,
-    /// The kubelet's plugins_registry; /registration unless given.
+    /// The kubelet's plugins_registry. Default: /registration.
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin_registration_path: Option<String>,
-    /// Serve in --plugin-registration-path, and put a link into this directory (not in
-    /// node-driver-registrar).
+    /// Serve in --plugin-registration-path and put a link into this directory.
+    /// node-driver-registrar does not have this flag.
     #[arg(long, value_name = "DIR")]
     pub(crate) kubelet_registry_dir: Option<String>,
     /// Address for /healthz, such as :9809.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) http_endpoint: Option<String>,
-    /// Port for /healthz (deprecated).
+    /// Port for /healthz. Deprecated: use --http-endpoint.
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub(crate) health_port: Option<i32>,
-    /// Deadline of one call to the driver.
-    #[arg(long, value_name = "DURATION", value_parser = go_duration)]
+    /// Deadline of a call to the driver.
+    #[arg(long, value_name = "DURATION", value_parser = go_flags::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// No effect (deprecated).
+    /// Deprecated, no effect.
     #[arg(long, value_name = "DURATION")]
     pub(crate) connection_timeout: Option<String>,
-    /// registration, or kubelet-registration-probe, which ends at once (deprecated).
+    /// Deprecated: registration, or kubelet-registration-probe, which exits at once with 0.
     #[arg(long, value_name = "MODE", value_parser = ["registration", PROBE], hide_possible_values = true)]
     pub(crate) mode: Option<String>,
     /// No effect.
     #[arg(long)]
     pub(crate) enable_pprof: bool,
-    /// klog's verbosity: 4 and more is debug, 6 and more is trace.
+    /// Verbosity as in klog: debug from 4 on, trace from 6 on.
     #[arg(long, value_name = "N")]
     pub(crate) v: Option<u8>,
-    /// klog's format: text or json.
+    /// Log format: text or json.
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], hide_possible_values = true)]
     pub(crate) logging_format: Option<String>,
 }
 
-/// Flags that cannot be obeyed.
+/// Flags that do not go together.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum NdrError {
     #[error("--kubelet-registration-path is required: the driver's socket as the kubelet sees it")]
@@ -72,7 +71,7 @@ pub(crate) enum NdrError {
 }
 
 impl NdrFlags {
-    /// Flags say what to register, so no file has to.
+    /// The flags name a driver, so that no configuration file is needed.
     pub(crate) fn name_a_driver(&self) -> bool {
         self.csi_address.is_some()
             || self.kubelet_registration_path.is_some()
@@ -80,12 +79,12 @@ impl NdrFlags {
             || self.kubelet_registry_dir.is_some()
     }
 
-    /// The mode in which it ends at once.
+    /// The mode in which the program exits at once.
     pub(crate) fn probes(&self) -> bool {
         self.mode.as_deref() == Some(PROBE)
     }
 
-    /// Puts the flags into the sources of a configuration, where they win.
+    /// Adds the flags to the sources of a configuration, where they win.
     pub(crate) fn put_into(&self, sources: &mut Sources) -> Result<(), NdrError> {
         let alone = sources.config.is_none() && self.name_a_driver();
         if alone {
@@ -116,18 +115,16 @@ impl NdrFlags {
     }
 
     fn put_http(&self, overrides: &mut Overrides) -> Result<(), NdrError> {
+        let endpoint = self.http_endpoint.as_deref();
         let port = self.health_port.filter(|port| *port > 0);
-        match (&self.http_endpoint, port) {
-            (Some(endpoint), Some(_)) if !endpoint.is_empty() => {
-                return Err(NdrError::TwoAddresses);
-            }
-            (Some(endpoint), None) => {
-                overrides.set("--http-endpoint", &["http", "listen"], address(endpoint));
-            }
-            (_, Some(port)) => {
-                overrides.set("--health-port", &["http", "listen"], everywhere(&port));
-            }
-            (None, None) => {}
+        if port.is_some() && endpoint.is_some_and(|endpoint| !endpoint.is_empty()) {
+            return Err(NdrError::TwoAddresses);
+        }
+        let key = ["http", "listen"];
+        if let Some(port) = port {
+            overrides.set("--health-port", &key, address(&format!(":{port}")));
+        } else if let Some(endpoint) = endpoint {
+            overrides.set("--http-endpoint", &key, address(endpoint));
         }
         Ok(())
     }
@@ -149,34 +146,30 @@ impl NdrFlags {
         }
     }
 
-    /// The kubelet's root, where a path that the kubelet knows shows it.
+    /// The kubelet's root directory, if a path of the kubelet's shows it, and the flag with that path.
     fn kubelet_root(&self) -> Option<(&'static str, String)> {
-        let registry = [
+        let parent_of = |name: &str, flag, path: &Option<String>| {
+            let path = Path::new(without_scheme(path.as_deref()?));
+            let directory = path.ancestors().find(|step| step.ends_with(name))?;
+            Some((flag, directory.parent()?.to_str()?.to_owned()))
+        };
+        let registries = [
             ("--kubelet-registry-dir", &self.kubelet_registry_dir),
             ("--plugin-registration-path", &self.plugin_registration_path),
         ];
-        let below = |path: &str, name: &str| {
-            let at = Path::new(path)
-                .ancestors()
-                .find(|step| step.ends_with(name))?;
-            Some(at.parent()?.to_str()?.to_owned())
-        };
-        registry
-            .into_iter()
-            .find_map(|(flag, path)| Some((flag, below(path.as_deref()?, "plugins_registry")?)))
-            .or_else(|| {
-                let socket = without_scheme(self.kubelet_registration_path.as_deref()?);
-                Some(("--kubelet-registration-path", below(socket, "plugins")?))
-            })
+        let mut registries = registries.into_iter();
+        let root = registries.find_map(|(flag, path)| parent_of("plugins_registry", flag, path));
+        let socket = &self.kubelet_registration_path;
+        root.or_else(|| parent_of("plugins", "--kubelet-registration-path", socket))
             .filter(|(_, root)| root != "/")
     }
 
     fn put_driver(&self, sources: &mut Sources, alone: bool) {
-        let names_one = self.csi_address.is_some() || self.kubelet_registration_path.is_some();
+        let names_socket = self.csi_address.is_some() || self.kubelet_registration_path.is_some();
         let timeout = self
             .timeout
             .map(|timeout| humantime::format_duration(timeout).to_string());
-        if !alone && !names_one {
+        if !alone && !names_socket {
             if let Some(timeout) = timeout {
                 let key = ["defaults", "request_timeout"];
                 sources.overrides.set("--timeout", &key, timeout);
@@ -200,149 +193,81 @@ impl NdrFlags {
         without_scheme(self.csi_address.as_deref().unwrap_or(CSI_ADDRESS))
     }
 
-    /// A driver of the file that has this socket: the flags speak of that one.
+    /// The id of the driver in the configuration file that has this socket: the flags are about it.
     fn known_id(&self, sources: &Sources) -> Option<String> {
         sources.config.as_ref()?;
-        // What is wrong with the file is told when all of it is read.
+        // The faults of the file are reported when the whole configuration is loaded.
         let settings = config::load(sources).ok()?.settings;
         let socket = Path::new(self.csi_socket());
-        let has = |driver: &config::DriverSettings| driver.csi_socket == socket;
-        let known = settings.drivers.into_iter().find(|(_, driver)| has(driver));
+        let mut drivers = settings.drivers.into_iter();
+        let known = drivers.find(|(_, driver)| driver.csi_socket == socket);
         known.map(|(id, _)| id)
     }
 
-    /// The directory that the driver's socket is in. A container has it as /csi or so; the
-    /// kubelet's path to it has the driver's name.
+    /// The name of the directory of the driver's socket. In a container that is often /csi; the
+    /// kubelet's path to the socket has the driver's name.
     pub(crate) fn id(&self) -> String {
-        let kubelets = self
-            .kubelet_registration_path
-            .as_deref()
-            .map(without_scheme);
-        directory_name(kubelets.unwrap_or_default())
-            .or_else(|| directory_name(self.csi_socket()))
-            .unwrap_or("csi")
-            .to_owned()
+        let kubelets = self.kubelet_registration_path.as_deref();
+        let name = kubelets.and_then(directory_name);
+        let name = name.or_else(|| directory_name(self.csi_socket()));
+        name.unwrap_or("csi").to_owned()
     }
 
-    /// A runtime directory for this driver alone, so that two units work side by side.
+    /// The runtime directory of this driver alone, so that two units work side by side.
     pub(crate) fn runtime_dir(&self) -> PathBuf {
         let socket = self.csi_socket();
         let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let name: String = directory_name(socket)
-            .unwrap_or("csi")
-            .chars()
-            .filter(|c| fit(*c))
-            .take(SLUG)
-            .collect();
-        let mut hasher = Fnv::default();
-        hasher.write(socket.as_bytes());
-        PathBuf::from(format!("{RUNTIME}{name}-{:08x}", hasher.finish() as u32))
+        let name = directory_name(socket).unwrap_or("csi").chars();
+        let name: String = name.filter(|c| fit(*c)).take(SLUG).collect();
+        PathBuf::from(format!("{RUNTIME}{name}-{:08x}", fnv(socket.as_bytes())))
     }
 
-    /// What has no effect, in words for the log.
+    /// Warnings about flags that have no effect, or another name now.
     pub(crate) fn without_effect(&self) -> Vec<&'static str> {
-        let deprecated = [
-            (
-                self.health_port.is_some(),
-                "--health-port is deprecated, use --http-endpoint",
-            ),
-            (
-                self.connection_timeout.is_some(),
-                "--connection-timeout is deprecated and has no effect",
-            ),
-            (
-                self.mode.is_some(),
-                "--mode is deprecated and has no effect",
-            ),
-            (
-                self.enable_pprof,
-                "--enable-pprof has no effect: there are no Go profiles here",
-            ),
-        ];
-        let given = deprecated.into_iter().filter(|(given, _)| *given);
-        given.map(|(_, words)| words).collect()
+        let port = self
+            .health_port
+            .map(|_| "--health-port is deprecated, use --http-endpoint");
+        let timeout = self.connection_timeout.as_ref();
+        let timeout = timeout.map(|_| "--connection-timeout is deprecated and has no effect");
+        let mode = self.mode.as_ref();
+        let mode = mode.map(|_| "--mode is deprecated and has no effect");
+        let profiles = "--enable-pprof has no effect: this program has no Go profiles";
+        let profiles = self.enable_pprof.then_some(profiles);
+        let warnings = [port, timeout, mode, profiles];
+        warnings.into_iter().flatten().collect()
     }
 }
 
-/// FNV-1a: the same in every build, which the standard library's hasher does not promise.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
+/// FNV-1a folded to 32 bits: the same in every build, which the standard library's hasher does not
+/// promise.
+fn fnv(bytes: &[u8]) -> u32 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ (hash >> 32)) as u32
 }
 
 fn directory_name(socket: &str) -> Option<&str> {
-    Path::new(socket).parent()?.file_name()?.to_str()
+    Path::new(without_scheme(socket))
+        .parent()?
+        .file_name()?
+        .to_str()
 }
 
-/// gRPC's way to write a path is taken, too.
-fn without_scheme(address: &str) -> &str {
+/// The path in an address of gRPC, `unix:PATH` or `unix://PATH`. A plain path stays as it is.
+pub(in crate::cli) fn without_scheme(address: &str) -> &str {
     match address.strip_prefix("unix:") {
         Some(path) => path.strip_prefix("//").unwrap_or(path),
         None => address,
     }
 }
 
-/// Go listens on all addresses when none is given.
+/// The address as we write it. Without a host, Go listens on all IPv6 and IPv4 addresses.
 fn address(endpoint: &str) -> String {
     match endpoint.split_once(':') {
-        Some(("", port)) => everywhere(&port),
+        Some(("", port)) => format!("[::]:{port}"),
         Some(("localhost", port)) => format!("127.0.0.1:{port}"),
         _ => endpoint.to_owned(),
-    }
-}
-
-/// All addresses, of IPv6 and of IPv4.
-fn everywhere(port: &impl fmt::Display) -> String {
-    format!("[::]:{port}")
-}
-
-/// A duration as Go writes it: `1m30s`, `1.5s`, `100ms`.
-fn go_duration(text: &str) -> Result<Duration, String> {
-    let unfit = || format!("\"{text}\" is no duration such as 1s, 1m30s or 500ms");
-    let mut total = 0.0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(unfit)?;
-        let number: f64 = rest[..digits].parse().map_err(|_| unfit())?;
-        let after = &rest[digits..];
-        let unit = &after[..after
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(after.len())];
-        total += number
-            * match unit {
-                "ns" => 1e-9,
-                "us" | "µs" | "μs" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return Err(unfit()),
-            };
-        rest = &after[unit.len()..];
-    }
-    // The settings have whole milliseconds at the least.
-    match Duration::try_from_secs_f64(total) {
-        Ok(span) if span >= Duration::from_millis(1) => {
-            Ok(Duration::from_micros(span.as_micros() as u64))
-        }
-        Ok(_) | Err(_) => Err(unfit()),
     }
 }
 

@@ -1,34 +1,17 @@
 //! Command lines of node-driver-registrar, brought into the form that clap reads.
 //!
-//! Go takes a flag with one dash or two, its value behind `=` or in the next argument, and a
-//! boolean without a value. klog's flags are taken out: two of them mean something here.
+//! Go takes a flag with one dash or two, its value after `=` or in the next argument, and a boolean
+//! without a value. klog's flags are left out, except the two that have a meaning here.
 
 use std::ffi::OsString;
 
+use clap::CommandFactory;
+
+use crate::cli::args::Args;
 use crate::os::go_flags::split;
 
-/// Flags of node-driver-registrar that have a value, and ours.
-const VALUED: [&str; 14] = [
-    "csi-address",
-    "kubelet-registration-path",
-    "plugin-registration-path",
-    "kubelet-registry-dir",
-    "http-endpoint",
-    "health-port",
-    "timeout",
-    "connection-timeout",
-    "mode",
-    "config",
-    "runtime-dir",
-    "log-level",
-    "v",
-    "logging-format",
-];
-
-/// Booleans of node-driver-registrar.
-const SWITCHES: [&str; 2] = ["enable-pprof", "version"];
-
-/// klog's other flags and those of component-base's logging; they may also have `_` for `-`.
+/// The other flags of klog and of component-base's logging that have a value. They may be written
+/// with `_` in place of `-`.
 const IGNORED: [&str; 12] = [
     "stderrthreshold",
     "vmodule",
@@ -43,6 +26,7 @@ const IGNORED: [&str; 12] = [
     "kube-api-qps",
     "kube-api-burst",
 ];
+/// The same without a value.
 const IGNORED_SWITCHES: [&str; 9] = [
     "logtostderr",
     "alsologtostderr",
@@ -55,87 +39,91 @@ const IGNORED_SWITCHES: [&str; 9] = [
     "automaxprocs",
 ];
 
-/// A command line for clap, and what of it has no effect.
+/// A command line for clap, and the flags that have no effect.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spelled {
+pub(crate) struct Normalized {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) ignored: Vec<String>,
 }
 
-/// Rewrites the command line of `run`, with or without that word. Any other is left as it is.
-pub(crate) fn respell(arguments: impl IntoIterator<Item = OsString>) -> Spelled {
+/// How a known flag is written, and whether it has an effect.
+struct Flag {
+    valued: bool,
+    ignored: bool,
+}
+
+/// Rewrites the command line of `run`, with or without that word. Any other stays as it is.
+pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Normalized {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let Some((program, rest)) = arguments.split_first() else {
-        return Spelled::default();
-    };
-    // What is not UTF-8 is none of these flags; clap has its own words for it.
-    let Some(texts) = rest
-        .iter()
-        .map(|argument| argument.to_str())
-        .collect::<Option<Vec<&str>>>()
-    else {
-        return untouched(arguments);
-    };
-    let mut spelled = Spelled {
-        arguments: vec![program.clone()],
+    normalize_run(&arguments).unwrap_or(Normalized {
+        arguments,
         ignored: Vec::new(),
-    };
+    })
+}
+
+/// None for a command line that is not `run`'s, or that is not UTF-8, which clap reports.
+fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
+    let (program, rest) = arguments.split_first()?;
+    let rest: Option<Vec<&str>> = rest.iter().map(|text| text.to_str()).collect();
+    let command = Args::command();
+    let mut ignored = Vec::new();
     let mut flags = Vec::new();
     let mut runs = false;
     let mut asked = None;
-    let mut texts = texts.into_iter();
-    while let Some(text) = texts.next() {
+    let mut rest = rest?.into_iter();
+    while let Some(text) = rest.next() {
         let Some((name, value)) = split(text) else {
-            if text == "run" && !runs {
-                runs = true;
-                continue;
-            }
             // Another command, or a word too many: clap tells them apart.
-            return untouched(arguments);
+            if text != "run" || runs {
+                return None;
+            }
+            runs = true;
+            continue;
         };
         let plain = name.replace('_', "-");
-        let plain = plain.as_str();
-        if VALUED.contains(&plain) || IGNORED.contains(&plain) {
-            let value = value.or_else(|| texts.next());
-            match value {
-                Some(value) if VALUED.contains(&plain) => flags.push(format!("--{plain}={value}")),
-                Some(_) => spelled.ignored.push(format!("--{name}")),
-                None => flags.push(format!("--{plain}")),
+        let Some(flag) = known(&command, &plain) else {
+            match name {
+                "help" | "h" if !runs => asked = asked.or(Some("--help")),
+                "V" if !runs => asked = asked.or(Some("--version")),
+                _ => flags.push(text.to_owned()),
             }
-        } else if IGNORED_SWITCHES.contains(&plain) {
-            spelled.ignored.push(format!("--{name}"));
-        } else if SWITCHES.contains(&plain) {
-            match (plain, truth(value.unwrap_or("true"))) {
-                (_, Some(false)) => {}
-                ("version", Some(true)) => asked = Some("--version"),
-                (_, Some(true)) => flags.push(format!("--{plain}")),
+            continue;
+        };
+        let next = || if flag.valued { rest.next() } else { None };
+        match value.or_else(next) {
+            // clap reports the missing value.
+            None if flag.valued => flags.push(format!("--{plain}")),
+            _ if flag.ignored => ignored.push(format!("--{name}")),
+            Some(value) if flag.valued => flags.push(format!("--{plain}={value}")),
+            value => match truth(value.unwrap_or("true")) {
+                Some(false) => {}
+                Some(true) if plain == "version" => asked = Some("--version"),
+                Some(true) => flags.push(format!("--{plain}")),
                 // clap refuses it, with the flag and the value.
-                (_, None) => flags.push(text.to_owned()),
-            }
-        } else if matches!(name, "help" | "h") && !runs {
-            asked = asked.or(Some("--help"));
-        } else if name == "V" && !runs {
-            asked = asked.or(Some("--version"));
-        } else {
-            flags.push(text.to_owned());
+                None => flags.push(text.to_owned()),
+            },
         }
     }
-    if let Some(asked) = asked {
-        spelled.arguments.push(asked.into());
-        return spelled;
+    let mut arguments = vec![program.clone(), asked.unwrap_or("run").into()];
+    if asked.is_none() {
+        arguments.extend(flags.into_iter().map(OsString::from));
     }
-    spelled.arguments.push("run".into());
-    spelled
-        .arguments
-        .extend(flags.into_iter().map(OsString::from));
-    spelled
+    Some(Normalized { arguments, ignored })
 }
 
-fn untouched(arguments: Vec<OsString>) -> Spelled {
-    Spelled {
-        arguments,
-        ignored: Vec::new(),
-    }
+/// clap knows the flags of `run` and ours, except `--version`, which it adds only while it parses.
+fn known(command: &clap::Command, name: &str) -> Option<Flag> {
+    let run = command.find_subcommand("run").into_iter();
+    let ours = command.get_arguments();
+    let mut flags = ours.chain(run.flat_map(clap::Command::get_arguments));
+    let flag = flags.find(|flag| flag.get_long() == Some(name));
+    let ignored = IGNORED.contains(&name) || IGNORED_SWITCHES.contains(&name);
+    let valued = match flag {
+        Some(flag) => flag.get_action().takes_values(),
+        None => IGNORED.contains(&name),
+    };
+    let is_known = flag.is_some() || ignored || name == "version";
+    is_known.then_some(Flag { valued, ignored })
 }
 
 /// A boolean as Go's strconv.ParseBool has it.
@@ -151,12 +139,12 @@ fn truth(text: &str) -> Option<bool> {
 mod tests {
     use super::*;
 
-    fn spelled(line: &str) -> (String, String) {
+    fn normal(line: &str) -> (String, String) {
         let words = line.split_whitespace().map(OsString::from);
-        let spelled = respell(std::iter::once("program".into()).chain(words));
-        let words = spelled.arguments[1..].iter();
+        let normal = normalize(std::iter::once("program".into()).chain(words));
+        let words = normal.arguments[1..].iter();
         let words: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();
-        (words.join(" "), spelled.ignored.join(" "))
+        (words.join(" "), normal.ignored.join(" "))
     }
 
     #[test]
@@ -169,7 +157,7 @@ mod tests {
             "-csi-address /c.sock run --timeout=1s",
         ] {
             let expected = "run --csi-address=/c.sock --timeout=1s";
-            assert_eq!(spelled(line), (expected.into(), String::new()), "{line}");
+            assert_eq!(normal(line), (expected.into(), String::new()), "{line}");
         }
     }
 
@@ -187,7 +175,7 @@ mod tests {
             ("--help", "--help"),
             ("run --help", "run --help"),
         ] {
-            assert_eq!(spelled(line).0, expected, "{line}");
+            assert_eq!(normal(line).0, expected, "{line}");
         }
     }
 
@@ -195,7 +183,7 @@ mod tests {
     fn klogs_flags_are_taken_out_but_for_two() {
         let line = "-v=5 --logtostderr --log_file=/x --stderrthreshold INFO --logging-format json \
                     --log-flush-frequency=5s --skip_headers=true";
-        let (left, ignored) = spelled(line);
+        let (left, ignored) = normal(line);
         assert_eq!(left, "run --v=5 --logging-format=json");
         assert_eq!(
             ignored,
@@ -211,11 +199,11 @@ mod tests {
             "--config /x check",
             "x -v",
         ] {
-            let (left, _) = spelled(line);
+            let (left, _) = normal(line);
             let same = left == line || left == format!("run {line}");
             assert!(same, "{left}");
         }
-        assert_eq!(spelled("").0, "run");
-        assert_eq!(spelled("-V").0, "--version");
+        assert_eq!(normal("").0, "run");
+        assert_eq!(normal("-V").0, "--version");
     }
 }

@@ -80,7 +80,7 @@ fn a_named_driver_in_a_directory_that_may_not_be_read_says_so_and_costs_no_wakeu
         return;
     };
     let words = format!(
-        "may not look into {} (uid {USER}, mode 0700)",
+        "no permission to search {} (uid {USER}, mode 0700)",
         directory.display()
     );
     wait_id(&scene.registrar, OTHER, &words, |driver| {

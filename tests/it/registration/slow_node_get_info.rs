@@ -84,7 +84,7 @@ fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
     let mut driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);
     driver.kill();
-    scene.reason(NAME, "waiting-for-driver", "nobody listens on");
+    scene.reason(NAME, "waiting-for-driver", "no process listens on");
     driver.restart(hanging());
     // It is reached again, whatever was in the way before.
     let status = scene.reason(NAME, "waiting-for-driver", SLOW);

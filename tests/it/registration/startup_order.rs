@@ -148,7 +148,7 @@ fn a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for() {
             ..Behaviour::named(NAME)
         },
     );
-    scene.reason(NAME, "waiting-for-driver", "nobody listens on");
+    scene.reason(NAME, "waiting-for-driver", "no process listens on");
     assert!(is_nothing(&scene.node.link(NAME)));
     // listen() is an event that no watch sees.
     driver.change(Behaviour::named(NAME));

@@ -1,4 +1,4 @@
-//! The flags, and the settings that they make.
+//! The flags, and the settings that come from them.
 
 use super::*;
 use crate::config::{Listen, LogLevel, LogTarget, RootDir, Settings};
@@ -7,9 +7,7 @@ fn sources(config: Option<PathBuf>) -> Sources {
     Sources {
         config,
         default_config: Some("/nowhere/config.toml".into()),
-        environment_files: Vec::new(),
-        environment: Vec::new(),
-        overrides: Overrides::default(),
+        ..Sources::default()
     }
 }
 
@@ -163,25 +161,4 @@ fn each_socket_has_a_runtime_directory_of_its_own_that_is_short_and_stays() {
         of("/csi/csi.sock"),
         Path::new("/run/node-storage-driver-registrar-csi-d3140511")
     );
-}
-
-#[test]
-fn reads_durations_as_go_writes_them() {
-    for (text, millis) in [
-        ("1s", 1000),
-        ("1m30s", 90_000),
-        ("1.5s", 1500),
-        ("250ms", 250),
-        ("1h", 3_600_000),
-        ("2000us", 2),
-    ] {
-        assert_eq!(
-            go_duration(text),
-            Ok(Duration::from_millis(millis)),
-            "{text}"
-        );
-    }
-    for text in ["", "1", "s", "-1s", "1 s", "1d", "0s", "1..5s", "1ns"] {
-        assert!(go_duration(text).is_err(), "{text}");
-    }
 }

@@ -2,8 +2,6 @@
 
 mod caller;
 mod connection;
-#[cfg(test)]
-mod fuzz;
 mod landing;
 mod listener;
 mod page;
@@ -11,7 +9,6 @@ mod page;
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
-use self::connection::Connections;
 use self::listener::Listener;
 use self::page::Pages;
 use crate::api::command::Commands;
@@ -63,9 +60,9 @@ impl Server {
                 Ok(listener) => {
                     tracing::info!(listen = %listener, "http is served on {listener}");
                     self.tell(None);
-                    let mut connections = Connections::new(self.pages.clone());
+                    let pages = self.pages.clone();
                     tokio::select! {
-                        never = connections.accept_from(&listener) => match never {},
+                        never = connection::serve(&listener, &pages) => match never {},
                         told = self.told_otherwise(&listen, &listener) => told,
                     }
                 }
@@ -114,3 +111,6 @@ impl Server {
         self.commands.http_trouble(trouble);
     }
 }
+
+#[cfg(test)]
+mod fuzz;

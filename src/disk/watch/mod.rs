@@ -220,11 +220,9 @@ impl<S: Clone + Ord> Watcher<S> {
                 self.arm_apart(&directory);
             } else if before.is_stale(&directory) {
                 self.arm(&directory);
-                replaced |= match before {
-                    Armed::Refused => false,
-                    Armed::Forbidden => self.directories.get(&directory) != Some(&before),
-                    Armed::Yes(_) | Armed::Missing | Armed::Unseen => true,
-                };
+                // Polling looks at a directory without a watch anyway.
+                let is_changed = self.directories.get(&directory) != Some(&before);
+                replaced |= is_changed && before != Armed::Refused;
             }
         }
         replaced

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use node_storage_driver_registrar::config::{
-    self, Loaded, LogLevel, LogTarget, OnLiveOwner, OnStop, Overrides, Provenance, ReadyWhen,
-    Sources,
+    self, ConfigError, Loaded, Overrides, Provenance, Sources,
 };
 
 const REFERENCE: &str = include_str!("../docs/configuration.md");
@@ -38,6 +37,10 @@ fn documented() -> BTreeMap<&'static str, Row> {
 }
 
 fn load(file: &str) -> Loaded {
+    try_load(file).unwrap_or_else(|error| panic!("{error}\n{file}"))
+}
+
+fn try_load(file: &str) -> Result<Loaded, ConfigError> {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("config.toml");
     std::fs::write(&path, file).expect("a file can be written there");
@@ -48,7 +51,7 @@ fn load(file: &str) -> Loaded {
         environment: Vec::new(),
         overrides: Overrides::default(),
     };
-    config::load(&sources).unwrap_or_else(|error| panic!("{error}\n{file}"))
+    config::load(&sources)
 }
 
 /// Built-in defaults, with one driver that sets nothing.
@@ -93,21 +96,30 @@ fn only_what_follows_from_other_keys_has_its_default_in_words() {
     }
 }
 
+/// A key with a choice of words refuses any other word and lists its own.
 #[test]
 fn every_word_that_a_key_allows_is_documented() {
-    let words = [
-        ("defaults.on_live_owner", OnLiveOwner::WORDS),
-        ("drivers.\"ID\".on_live_owner", OnLiveOwner::WORDS),
-        ("service.ready_when", ReadyWhen::WORDS),
-        ("service.on_stop", OnStop::WORDS),
-        ("log.level", LogLevel::WORDS),
-        ("log.target", LogTarget::WORDS),
-    ];
-    let documented = documented();
-    for (key, allowed) in words {
-        let listed: Vec<String> = allowed.iter().map(|word| format!("`\"{word}\"`")).collect();
-        assert_eq!(documented[key].kind, listed.join(", "), "{key}");
+    let mut choices = 0;
+    for (key, row) in documented() {
+        let error = try_load(&format!("{key} = \"?\"\n")).expect_err(key);
+        let error = error.to_string();
+        let words = error.split(": must be \"").nth(1);
+        assert_eq!(
+            words.is_some(),
+            row.kind.starts_with("`\""),
+            "{key}: {error}"
+        );
+        if let Some(words) = words {
+            let listed: Vec<String> = words.split('"').step_by(2).map(quoted).collect();
+            assert_eq!(row.kind, listed.join(", "), "{key}");
+            choices += 1;
+        }
     }
+    assert_eq!(choices, 6);
+}
+
+fn quoted(word: &str) -> String {
+    format!("`\"{word}\"`")
 }
 
 #[test]

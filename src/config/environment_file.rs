@@ -1,5 +1,5 @@
-//! The files from which systemd takes the unit's variables, read as systemd reads them:
-//! `EnvironmentFile=` in systemd.exec(5).
+//! The environment files: systemd passes their variables to the unit, and this file reads them by
+//! systemd's rules (`EnvironmentFile=` in systemd.exec(5)).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -13,92 +13,71 @@ use nix::fcntl::OFlag;
 
 use super::error::Problem;
 use super::file;
+use super::sources::Found;
 
 type Bytes<'a> = Peekable<Copied<slice::Iter<'a, u8>>>;
 
-/// What these files hold.
-#[derive(Debug, Default)]
-pub(super) struct Assigned {
-    /// Each with the file it is in; of two with one name the later.
-    pub(super) variables: BTreeMap<String, (PathBuf, String)>,
-    pub(super) problems: Vec<Problem>,
-    /// Files that do not count although they are there.
-    pub(super) warnings: Vec<String>,
-}
-
-/// What is assigned in these files. Only what begins with `prefix` can be wrong.
-pub(super) fn assigned(files: &[PathBuf], prefix: &str) -> Assigned {
-    let mut all = Assigned::default();
+/// The variables in these files that begin with `prefix`, each with its file. A later file wins.
+pub(super) fn read(
+    files: &[PathBuf],
+    prefix: &str,
+    found: &mut Found,
+) -> BTreeMap<String, (PathBuf, String)> {
+    let mut all = BTreeMap::new();
     for path in files {
-        match read(path).and_then(|bytes| decoded(path, &bytes, prefix)) {
+        match content(path).and_then(|bytes| decoded(path, &bytes, prefix)) {
             Ok(variables) => {
-                for (name, value) in variables {
-                    all.variables.insert(name, (path.clone(), value));
-                }
+                let ours = variables
+                    .into_iter()
+                    .filter(|(name, _)| name.starts_with(prefix));
+                all.extend(ours.map(|(name, value)| (name, (path.clone(), value))));
             }
-            Err(Fault::Missing) => {}
-            Err(Fault::Warning(warning)) => all.warnings.push(warning),
-            Err(Fault::Problem(problem)) => all.problems.push(*problem),
+            Err(problem) if problem.is_missing_file() => {}
+            Err(problem) => match unless_forbidden(problem) {
+                ignored @ Problem::Ignored { .. } => found.warnings.push(ignored.to_string()),
+                problem => found.problems.push(problem),
+            },
         }
     }
     all
 }
 
-/// Why nothing is taken from a file.
-#[derive(Debug)]
-enum Fault {
-    Missing,
-    Warning(String),
-    Problem(Box<Problem>),
-}
-
-impl Fault {
-    fn warning(path: &Path, why: &str, remedy: &str) -> Fault {
-        let path = path.display();
-        Fault::Warning(format!(
-            "cannot read {path} ({why}): its variables are not taken into account{remedy}"
-        ))
-    }
-}
-
-impl From<Problem> for Fault {
-    fn from(problem: Problem) -> Fault {
-        match problem {
-            problem if problem.is_missing_file() => Fault::Missing,
-            // It is systemd that reads it for the daemon, and systemd may.
-            Problem::Unreadable { path, source }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Fault::warning(&path, "permission denied", "; run as root")
-            }
-            other => Fault::Problem(Box::new(other)),
+/// Permission denied is no fault of the file: systemd reads it for the daemon, and systemd may.
+fn unless_forbidden(problem: Problem) -> Problem {
+    match problem {
+        Problem::Unreadable { path, source }
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            let reason = "permission denied; run as root".to_owned();
+            Problem::Ignored { path, reason }
         }
+        other => other,
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Fault> {
-    let unreadable = |source| Problem::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    // A FIFO would have us wait for somebody who writes.
+fn content(path: &Path) -> Result<Vec<u8>, Problem> {
+    // Without O_NONBLOCK, open() of a FIFO waits for a process that writes.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlag::O_NONBLOCK.bits())
         .open(path)
-        .map_err(unreadable)?;
-    let kind = file.metadata().map_err(unreadable)?.file_type();
+        .map_err(Problem::unreadable(path))?;
+    let metadata = file.metadata().map_err(Problem::unreadable(path))?;
+    let kind = metadata.file_type();
     if kind.is_char_device() {
         // A link to /dev/null masks a file.
-        return Err(Fault::Missing);
+        return Ok(Vec::new());
     }
     if !kind.is_file() {
-        return Err(Fault::warning(path, "not a regular file", ""));
+        return Err(Problem::Ignored {
+            path: path.to_owned(),
+            reason: "not a regular file".to_owned(),
+        });
     }
-    Ok(file::content(path, file)?)
+    file::content(path, file)
 }
 
-fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, Problem> {
     let mut variables = Vec::new();
     let mut foreign = None;
     for assignment in assignments(bytes) {
@@ -107,28 +86,25 @@ fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, Strin
             Some((name, value)) if is_name(&name) => variables.push((name, value)),
             Some(_) => {}
             None => {
-                let (line, column) = file::place(&bytes[..assignment.fault(bytes)]);
+                let before = &bytes[..assignment.fault(bytes)];
                 if is_ours {
-                    let path = path.to_owned();
-                    return Err(Problem::NotUtf8 { path, line, column }.into());
+                    return Err(file::not_utf8(path, before));
                 }
-                foreign.get_or_insert((line, column));
+                foreign.get_or_insert(file::place(before));
             }
         }
     }
     match foreign {
-        // The variables beside it do not reach the daemon, either.
-        Some((line, column)) => {
-            let why = format!(
-                "line {line}, column {column}: not UTF-8, and systemd passes over the file"
-            );
-            Err(Fault::warning(path, &why, ""))
-        }
+        // systemd drops the whole file, so its other variables do not reach the daemon either.
+        Some((line, column)) => Err(Problem::Ignored {
+            path: path.to_owned(),
+            reason: format!("line {line}, column {column}: not UTF-8, so systemd ignores the file"),
+        }),
         None => Ok(variables),
     }
 }
 
-/// A name and its value, and where in the file they begin.
+/// A name and its value, and where the name begins in the file.
 #[derive(Debug)]
 struct Assignment {
     start: usize,
@@ -157,7 +133,7 @@ fn assignments(text: &[u8]) -> Vec<Assignment> {
     let mut bytes = text.iter().copied().peekable();
     while let Some(first) = bytes.next() {
         match first {
-            // Of a comment that ends with a backslash systemd from 254 on reads the next line, too.
+            // From version 254 on, systemd reads the line after a comment that ends with a backslash.
             b'#' | b';' => while bytes.next().is_some_and(|c| !ends_line(c)) {},
             c if is_space(c) => {}
             c => {
@@ -173,7 +149,7 @@ fn assignments(text: &[u8]) -> Vec<Assignment> {
     assignments
 }
 
-/// What stands before the `=`; nothing when the line ends without one.
+/// The text before the `=`; `None` if the line has no `=`.
 fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
     let mut name = vec![first];
     loop {
@@ -188,7 +164,7 @@ fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// Up to the end of the line. Parts in quotes may go over several, and stand one after the other.
+/// Reads up to the end of the line. Quoted parts may span lines and follow each other.
 fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let mut value = Vec::new();
     while let Some(c) = bytes.next_if(|c| !is_bare(*c)) {
@@ -203,12 +179,12 @@ fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     value
 }
 
-/// What begins a part that is not in quotes.
+/// Whether a character begins a part without quotes.
 fn is_bare(c: u8) -> bool {
     !is_space(c) && c != b'\'' && c != b'"'
 }
 
-/// Up to the closing quote.
+/// Reads up to the closing quote.
 fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     while let Some(c) = bytes.next().filter(|c| *c != b'"') {
         if c != b'\\' {
@@ -223,7 +199,7 @@ fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     }
 }
 
-/// Up to the end of the line, without the blanks there. Quotes mean nothing any more.
+/// Reads up to the end of the line, without trailing blanks. Quotes have no meaning here.
 fn bare(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     let mut end = value.len();
     while let Some(c) = bytes.next().filter(|c| !ends_line(*c)) {
@@ -248,7 +224,7 @@ fn ends_line(c: u8) -> bool {
     matches!(c, b'\n' | b'\r')
 }
 
-/// systemd drops what is no name of a variable, such as `export NAME`.
+/// systemd drops text that is not the name of a variable, such as `export NAME`.
 fn is_name(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -311,18 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_read_a_file_is_warned() {
+    fn a_command_that_may_not_read_a_file_warns() {
         let refused = Problem::Unreadable {
             path: PathBuf::from("/etc/default/x"),
             source: io::ErrorKind::PermissionDenied.into(),
         };
-        let Fault::Warning(told) = Fault::from(refused) else {
-            panic!("no warning")
-        };
         assert_eq!(
-            told,
-            "cannot read /etc/default/x (permission denied): \
-             its variables are not taken into account; run as root"
+            unless_forbidden(refused).to_string(),
+            "/etc/default/x: its variables are ignored: permission denied; run as root"
         );
     }
 }

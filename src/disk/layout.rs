@@ -12,7 +12,7 @@ use crate::disk::nesting::is_one;
 use crate::disk::socket::SUN_PATH_MAX;
 
 /// The end of a registration socket's name.
-pub(crate) const REG_SOCK: &str = "-reg.sock";
+const REG_SOCK: &str = "-reg.sock";
 
 /// Where sockets and links go.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -36,7 +36,7 @@ pub(crate) struct LinkAlias(pub(crate) u32);
 /// A name that fits no socket's path.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error(
-    "the name \"{name}\" is too long: {} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}",
+    "the name \"{name}\" is too long: {} has {length} bytes, and the path of a socket has at most {SUN_PATH_MAX}",
     .path.display()
 )]
 pub(crate) struct TooLong {

@@ -75,13 +75,7 @@ fn layer(origin: Origin, name: &str, value: &str) -> Result<Option<Layer>, Probl
             reason: FOR_DRIVER,
         });
     }
-    Ok(Some(Layer::single(origin, &path, typed(value))))
-}
-
-/// Figment's rules: `true` is a boolean, `[a, b]` a list, and other text a string.
-fn typed(text: &str) -> Value {
-    match text.parse() {
-        Ok(value) => value,
-        Err(never) => match never {},
-    }
+    // By figment's rules, `true` is a boolean, `[a, b]` a list, and other text a string.
+    let Ok(value) = value.parse::<Value>();
+    Ok(Some(Layer::single(origin, &path, value)))
 }

@@ -12,7 +12,7 @@ use std::slice;
 use nix::fcntl::OFlag;
 
 use super::error::Problem;
-use super::file;
+use super::file::{self, FileFault};
 use super::sources::Found;
 
 type Bytes<'a> = Peekable<Copied<slice::Iter<'a, u8>>>;
@@ -25,70 +25,67 @@ pub(super) fn read(
 ) -> BTreeMap<String, (PathBuf, String)> {
     let mut all = BTreeMap::new();
     for path in files {
-        match content(path).and_then(|bytes| decoded(path, &bytes, prefix)) {
+        match content(path).and_then(|bytes| decoded(&bytes, prefix)) {
             Ok(variables) => {
                 let ours = variables
                     .into_iter()
                     .filter(|(name, _)| name.starts_with(prefix));
                 all.extend(ours.map(|(name, value)| (name, (path.clone(), value))));
             }
-            Err(problem) if problem.is_missing_file() => {}
-            Err(problem) => match unless_forbidden(problem) {
-                ignored @ Problem::Ignored { .. } => found.warnings.push(ignored.to_string()),
-                problem => found.problems.push(problem),
-            },
+            Err(fault) if fault.is(io::ErrorKind::NotFound) => {}
+            Err(fault) => {
+                let path = path.clone();
+                let fault = unless_forbidden(fault);
+                let is_ignored = matches!(fault, FileFault::Ignored(_));
+                let problem = Problem::BadFile { path, fault };
+                match is_ignored {
+                    true => found.warnings.push(problem.to_string()),
+                    false => found.problems.push(problem),
+                }
+            }
         }
     }
     all
 }
 
 /// Permission denied is no fault of the file: systemd reads it for the daemon, and systemd may.
-fn unless_forbidden(problem: Problem) -> Problem {
-    match problem {
-        Problem::Unreadable { path, source }
-            if source.kind() == io::ErrorKind::PermissionDenied =>
-        {
-            let reason = "permission denied; run as root".to_owned();
-            Problem::Ignored { path, reason }
-        }
-        other => other,
+fn unless_forbidden(fault: FileFault) -> FileFault {
+    match fault.is(io::ErrorKind::PermissionDenied) {
+        true => FileFault::Ignored("permission denied; run as root".to_owned()),
+        false => fault,
     }
 }
 
-fn content(path: &Path) -> Result<Vec<u8>, Problem> {
+fn content(path: &Path) -> Result<Vec<u8>, FileFault> {
     // Without O_NONBLOCK, open() of a FIFO waits for a process that writes.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)
-        .map_err(Problem::unreadable(path))?;
-    let metadata = file.metadata().map_err(Problem::unreadable(path))?;
-    let kind = metadata.file_type();
-    if kind.is_char_device() {
+        .open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        file::content(file)
+    } else if kind.is_char_device() {
         // A link to /dev/null masks a file.
-        return Ok(Vec::new());
+        Ok(Vec::new())
+    } else {
+        Err(FileFault::Ignored("not a regular file".to_owned()))
     }
-    if !kind.is_file() {
-        return Err(Problem::Ignored {
-            path: path.to_owned(),
-            reason: "not a regular file".to_owned(),
-        });
-    }
-    file::content(path, file)
 }
 
-fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, Problem> {
+fn decoded(bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, FileFault> {
     let mut variables = Vec::new();
     let mut foreign = None;
-    for assignment in assignments(bytes) {
-        let is_ours = assignment.name.starts_with(prefix.as_bytes());
-        match assignment.decoded() {
-            Some((name, value)) if is_name(&name) => variables.push((name, value)),
-            Some(_) => {}
-            None => {
-                let before = &bytes[..assignment.fault(bytes)];
+    for Assignment { start, name, value } in assignments(bytes) {
+        let is_ours = name.starts_with(prefix.as_bytes());
+        match (String::from_utf8(name), String::from_utf8(value)) {
+            (Ok(name), Ok(value)) if is_name(&name) => variables.push((name, value)),
+            (Ok(_), Ok(_)) => {}
+            _ => {
+                let valid = bytes[start..].utf8_chunks().next();
+                let before = &bytes[..start + valid.map_or(0, |chunk| chunk.valid().len())];
                 if is_ours {
-                    return Err(file::not_utf8(path, before));
+                    return Err(FileFault::not_utf8(before));
                 }
                 foreign.get_or_insert(file::place(before));
             }
@@ -96,10 +93,9 @@ fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, Strin
     }
     match foreign {
         // systemd drops the whole file, so its other variables do not reach the daemon either.
-        Some((line, column)) => Err(Problem::Ignored {
-            path: path.to_owned(),
-            reason: format!("line {line}, column {column}: not UTF-8, so systemd ignores the file"),
-        }),
+        Some((line, column)) => Err(FileFault::Ignored(format!(
+            "line {line}, column {column}: not UTF-8, so systemd ignores the file"
+        ))),
         None => Ok(variables),
     }
 }
@@ -110,22 +106,6 @@ struct Assignment {
     start: usize,
     name: Vec<u8>,
     value: Vec<u8>,
-}
-
-impl Assignment {
-    fn decoded(&self) -> Option<(String, String)> {
-        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-        Some((text(&self.name)?, text(&self.value)?))
-    }
-
-    /// The place in the file of the first byte that is not UTF-8.
-    fn fault(&self, file: &[u8]) -> usize {
-        let good = match std::str::from_utf8(&file[self.start..]) {
-            Ok(_) => 0,
-            Err(error) => error.valid_up_to(),
-        };
-        self.start + good
-    }
 }
 
 fn assignments(text: &[u8]) -> Vec<Assignment> {
@@ -153,11 +133,10 @@ fn assignments(text: &[u8]) -> Vec<Assignment> {
 fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
     let mut name = vec![first];
     loop {
-        match bytes.next() {
-            None => return None,
-            Some(c) if ends_line(c) => return None,
-            Some(b'=') => break,
-            Some(c) => name.push(c),
+        match bytes.next()? {
+            b'=' => break,
+            c if ends_line(c) => return None,
+            c => name.push(c),
         }
     }
     while name.pop_if(|c| is_space(*c)).is_some() {}
@@ -235,7 +214,7 @@ mod tests {
 
     #[track_caller]
     fn reads(text: &str, expected: &[(&str, &str)]) {
-        let found = decoded(Path::new("file"), text.as_bytes(), "NSDR_").unwrap();
+        let found = decoded(text.as_bytes(), "NSDR_").unwrap();
         let found: Vec<_> = found.iter().map(|(n, v)| (&**n, &**v)).collect();
         assert_eq!(found, expected, "{text:?}");
     }
@@ -288,12 +267,10 @@ mod tests {
 
     #[test]
     fn a_command_that_may_not_read_a_file_warns() {
-        let refused = Problem::Unreadable {
-            path: PathBuf::from("/etc/default/x"),
-            source: io::ErrorKind::PermissionDenied.into(),
-        };
+        let fault = unless_forbidden(io::Error::from(io::ErrorKind::PermissionDenied).into());
+        let path = PathBuf::from("/etc/default/x");
         assert_eq!(
-            unless_forbidden(refused).to_string(),
+            Problem::BadFile { path, fault }.to_string(),
             "/etc/default/x: its variables are ignored: permission denied; run as root"
         );
     }

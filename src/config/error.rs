@@ -1,17 +1,16 @@
 //! The errors of a configuration: each names the file, variable or flag, the key and the value.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use figment::error::{Actual, Kind};
 use figment::value::Value;
 
-use super::file::SIZE_MAX;
+use super::file::FileFault;
 use super::key::Key;
 use super::literal;
 use super::origin::Origin;
-use super::schema;
+use super::schema::{self, Fault};
 
 /// Serde's name for a list.
 const A_LIST: &str = "a sequence";
@@ -56,31 +55,13 @@ impl fmt::Display for ConfigError {
 /// A single problem.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// A file or directory that is missing or cannot be read.
-    #[error("{}: cannot read the configuration: {source}", path.display())]
-    Unreadable {
+    /// A file or directory that cannot be used.
+    #[error("{}: {fault}", path.display())]
+    BadFile {
         /// The file or directory.
         path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// A file that is too large for a configuration.
-    #[error("{}: larger than {SIZE_MAX} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file that is not UTF-8 or not TOML.
-    #[error("{}: line {line}, column {column}: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// Counted from 1.
-        column: usize,
-        /// What is wrong there.
-        message: String,
+        /// Why it cannot be used.
+        fault: FileFault,
     },
     /// A variable that cannot set a key.
     #[error("{origin} = {value}: {reason}")]
@@ -104,39 +85,19 @@ pub enum Problem {
         /// Why the key cannot have it.
         reason: String,
     },
-    /// An environment file that does not count for this command.
-    #[error("{}: its variables are ignored: {reason}", path.display())]
-    Ignored {
-        /// The file.
-        path: PathBuf,
-        /// Why it does not count, and what to do about it.
-        reason: String,
-    },
 }
 
 impl Problem {
-    /// For `map_err`: the file or directory at this path cannot be read.
-    pub(super) fn unreadable(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Unreadable {
-            path: path.to_owned(),
-            source,
-        }
-    }
-
     /// The fault that serde found at this value.
-    pub(super) fn of_value(
-        origin: &Origin,
-        mut error: figment::Error,
-        value: Option<&Value>,
-    ) -> Self {
+    pub(super) fn of_value(origin: &Origin, mut fault: Fault, value: Option<&Value>) -> Self {
         // The message shows the whole list, so it names the key of the list.
-        if is_in_list(&error, value) {
-            error.path.pop();
-            error.kind = Kind::InvalidType(Actual::Seq, A_LIST.to_owned());
+        if is_in_list(&fault, value) {
+            fault.path.pop();
+            fault.kind = Kind::InvalidType(Actual::Seq, A_LIST.to_owned());
         }
         let value = value.map_or_else(|| "nothing".to_owned(), literal::shown);
-        let reason = match error.kind {
-            Kind::UnknownField(..) => return Self::unknown_key(origin, error.path, value),
+        let reason = match fault.kind {
+            Kind::UnknownField(..) => return Self::unknown_key(origin, fault.path, value),
             Kind::UnknownVariant(_, words) => format!("must be {}", one_of(words)),
             Kind::InvalidType(_, wanted) => match wanted.as_str() {
                 A_LIST => "must be a list of strings".to_owned(),
@@ -148,7 +109,7 @@ impl Problem {
         };
         Self::BadValue {
             origin: origin.clone(),
-            key: Key::from(error.path),
+            key: Key::from(fault.path),
             value,
             reason,
         }
@@ -164,17 +125,13 @@ impl Problem {
             reason: format!("unknown key{}", hint.unwrap_or_default()),
         }
     }
-
-    pub(super) fn is_missing_file(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound)
-    }
 }
 
 /// Whether the fault is in an entry of a list of strings: figment's path ends with its number.
-fn is_in_list(error: &figment::Error, value: Option<&Value>) -> bool {
+fn is_in_list(fault: &Fault, value: Option<&Value>) -> bool {
     matches!(value, Some(Value::Array(..)))
-        && matches!(&error.kind, Kind::InvalidType(_, wanted) if wanted == "a string")
-        && error
+        && matches!(&fault.kind, Kind::InvalidType(_, wanted) if wanted == "a string")
+        && fault
             .path
             .last()
             .is_some_and(|part| part.parse::<usize>().is_ok())

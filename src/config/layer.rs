@@ -6,7 +6,7 @@ use figment::value::{Dict, Value};
 
 use super::error::{ConfigError, Problem};
 use super::origin::Origin;
-use super::schema;
+use super::schema::{self, Fault};
 use super::settings::Settings;
 
 /// So many problems are reported for a layer: a file of another format has a problem on each line.
@@ -31,10 +31,10 @@ impl Layer {
     pub(super) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut rest = Value::from(self.dict.clone());
-        while let Err(error) = schema::read(&rest) {
-            let taken = take(&mut rest, &error.path);
+        while let Err(fault) = schema::read(&rest) {
+            let taken = take(&mut rest, &fault.path);
             let done = taken.is_none() || problems.len() + 1 == PROBLEMS_MAX;
-            problems.push(Problem::of_value(&self.origin, error, taken.as_ref()));
+            problems.push(Problem::of_value(&self.origin, fault, taken.as_ref()));
             if done {
                 break;
             }
@@ -60,25 +60,26 @@ pub(super) fn merge(layers: &[Layer]) -> Result<Settings, ConfigError> {
     let figment = layers.iter().fold(Figment::new(), |figment, layer| {
         figment.merge(Serialized::defaults(&layer.dict))
     });
-    let merged = figment.find_value("").and_then(|mut root| {
+    let read = || -> Result<Settings, Fault> {
+        let mut root = figment.find_value("")?;
         inherit_defaults(&mut root);
-        root.deserialize()
-    });
-    merged.map_err(|error| ConfigError::of(Problem::of_value(&Origin::BuiltIn, error, None)))
+        Ok(root.deserialize()?)
+    };
+    read().map_err(|fault| ConfigError::of(Problem::of_value(&Origin::BuiltIn, fault, None)))
 }
 
 /// Gives each driver's table the values of `[defaults]` that it does not set itself.
 fn inherit_defaults(root: &mut Value) {
     let defaults = schema::find(root, &["defaults"]).and_then(Value::as_dict);
     let defaults = defaults.cloned().unwrap_or_default();
-    let Value::Dict(_, root) = root else { return };
-    let Some(Value::Dict(_, drivers)) = root.get_mut("drivers") else {
-        return;
-    };
-    for driver in drivers.values_mut() {
-        if let Value::Dict(_, table) = driver {
-            let own = std::mem::replace(table, defaults.clone());
-            table.extend(own);
+    if let Value::Dict(_, root) = root
+        && let Some(Value::Dict(_, drivers)) = root.get_mut("drivers")
+    {
+        for driver in drivers.values_mut() {
+            if let Value::Dict(_, table) = driver {
+                let own = std::mem::replace(table, defaults.clone());
+                table.extend(own);
+            }
         }
     }
 }

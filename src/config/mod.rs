@@ -26,6 +26,7 @@ use std::path::PathBuf;
 
 pub use choice::{LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
 pub use error::{ConfigError, Problem};
+pub use file::FileFault;
 pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;

@@ -12,8 +12,21 @@ use super::settings::{OWN_KEYS, Settings};
 /// Jaro-Winkler similarity from which on an unknown key counts as a misspelled one.
 const CLOSE: f64 = 0.85;
 
+/// What is wrong with a value, and its path.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) path: Vec<String>,
+    pub(super) kind: Kind,
+}
+
+impl From<Error> for Fault {
+    fn from(Error { path, kind, .. }: Error) -> Self {
+        Self { path, kind }
+    }
+}
+
 /// Reads settings, and refuses what serde's derive would accept by mistake.
-pub(super) fn read(root: &Value) -> Result<Settings, Error> {
+pub(super) fn read(root: &Value) -> Result<Settings, Fault> {
     let tables = |path: &[&str]| find(root, path).and_then(Value::as_dict);
     for (name, value) in tables(&[]).into_iter().flatten() {
         refuse_list(&[name], value)?;
@@ -29,11 +42,11 @@ pub(super) fn read(root: &Value) -> Result<Settings, Error> {
             return Err(fault(&["defaults", key], unknown));
         }
     }
-    root.deserialize()
+    Ok(root.deserialize()?)
 }
 
 /// Serde's derive takes a list for a table, with the values in the order of the fields.
-fn refuse_list(path: &[&str], value: &Value) -> Result<(), Error> {
+fn refuse_list(path: &[&str], value: &Value) -> Result<(), Fault> {
     match value {
         Value::Array(..) if !keys_of(path).is_empty() => {
             let wanted = Kind::InvalidType(Actual::Seq, "a table".to_owned());
@@ -54,10 +67,9 @@ fn check_id(id: &str) -> Result<(), &'static str> {
     }
 }
 
-fn fault(path: &[&str], kind: Kind) -> Error {
-    let mut error = Error::from(kind);
-    error.path = path.iter().map(|part| (*part).to_owned()).collect();
-    error
+fn fault(path: &[&str], kind: Kind) -> Fault {
+    let path = path.iter().map(|part| (*part).to_owned()).collect();
+    Fault { path, kind }
 }
 
 /// The value at a path. Figment's own search splits a driver's id at its dots.

@@ -241,11 +241,8 @@ impl Settings {
     /// Where sockets and links go.
     pub(crate) fn layout(&self) -> Layout {
         let kubelet = &self.kubelet;
-        Layout::new(
-            &self.registry_dir,
-            &kubelet.registry_dir,
-            &kubelet.sees_registry_as,
-        )
+        let (links, seen_as) = (&kubelet.registry_dir, &kubelet.sees_registry_as);
+        Layout::new(&self.registry_dir, links, seen_as)
     }
 
     /// Fills in the paths that follow from other keys, where no layer sets them.

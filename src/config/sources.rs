@@ -1,10 +1,14 @@
 //! The sources of a configuration: files, environment and flags.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use figment::value::Dict;
 
 use super::error::Problem;
+use super::file::FileFault;
 use super::layer::{Layer, Overrides};
+use super::origin::Origin;
 use super::{environment, file};
 
 /// The main configuration file, unless a flag names another. It may be missing.
@@ -45,6 +49,17 @@ impl Found {
         match layer {
             Ok(layer) => self.layers.extend(layer),
             Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    pub(super) fn add_file(&mut self, path: &Path, dict: Result<Dict, FileFault>) {
+        let path = path.to_owned();
+        match dict {
+            Ok(dict) => self.layers.push(Layer {
+                origin: Origin::File(path),
+                dict,
+            }),
+            Err(fault) => self.problems.push(Problem::BadFile { path, fault }),
         }
     }
 }

@@ -80,8 +80,8 @@ pub enum LogTarget {
     Json,
 }
 
-/// Reads a choice from its word only: serde's derive also takes the number of a variant, and figment
-/// makes a number of `NSDR_LOG__LEVEL=2`.
+/// Reads a choice from its word only: serde's derive also takes the number of a variant, and
+/// figment makes a number of `NSDR_LOG__LEVEL=2`.
 pub(super) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<T, D::Error> {
     T::deserialize(String::deserialize(d)?.into_deserializer())
 }

@@ -113,7 +113,8 @@ fn assignments(text: &[u8]) -> Vec<Assignment> {
     let mut bytes = text.iter().copied().peekable();
     while let Some(first) = bytes.next() {
         match first {
-            // From version 254 on, systemd reads the line after a comment that ends with a backslash.
+            // From version 254 on, systemd reads the line after a comment that ends with a
+            // backslash.
             b'#' | b';' => while bytes.next().is_some_and(|c| !ends_line(c)) {},
             c if is_space(c) => {}
             c => {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use figment::error::{Actual, Kind};
+use figment::error::Kind;
 use figment::value::Value;
 
 use super::file::FileFault;
@@ -11,9 +11,6 @@ use super::key::Key;
 use super::literal;
 use super::origin::Origin;
 use super::schema::{self, Fault};
-
-/// Serde's name for a list.
-const A_LIST: &str = "a sequence";
 
 /// A configuration that cannot be used, with all of its problems.
 #[derive(Debug, thiserror::Error)]
@@ -89,18 +86,12 @@ pub enum Problem {
 
 impl Problem {
     /// The fault that serde found at this value.
-    pub(super) fn of_value(origin: &Origin, mut fault: Fault, value: Option<&Value>) -> Self {
-        // The message shows the whole list, so it names the key of the list.
-        if is_in_list(&fault, value) {
-            fault.path.pop();
-            fault.kind = Kind::InvalidType(Actual::Seq, A_LIST.to_owned());
-        }
+    pub(super) fn of_value(origin: &Origin, fault: Fault, value: Option<&Value>) -> Self {
         let value = value.map_or_else(|| "nothing".to_owned(), literal::shown);
         let reason = match fault.kind {
             Kind::UnknownField(..) => return Self::unknown_key(origin, fault.path, value),
             Kind::UnknownVariant(_, words) => format!("must be {}", one_of(words)),
             Kind::InvalidType(_, wanted) => match wanted.as_str() {
-                A_LIST => "must be a list of strings".to_owned(),
                 "a map" => "must be a table".to_owned(),
                 "a boolean" => "must be true or false".to_owned(),
                 _ => format!("must be {wanted}"),
@@ -125,16 +116,6 @@ impl Problem {
             reason: format!("unknown key{}", hint.unwrap_or_default()),
         }
     }
-}
-
-/// Whether the fault is in an entry of a list of strings: figment's path ends with its number.
-fn is_in_list(fault: &Fault, value: Option<&Value>) -> bool {
-    matches!(value, Some(Value::Array(..)))
-        && matches!(&fault.kind, Kind::InvalidType(_, wanted) if wanted == "a string")
-        && fault
-            .path
-            .last()
-            .is_some_and(|part| part.parse::<usize>().is_ok())
 }
 
 fn one_of(words: &[&str]) -> String {

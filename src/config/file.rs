@@ -66,8 +66,9 @@ pub(super) fn read(main: &Path, may_be_missing: bool, found: &mut Found) {
     }
 }
 
-/// The drop-ins in byte order of their names. Only regular files count, so a link to /dev/null masks
-/// a drop-in, as it does for systemd. A dangling link stays in, and is an error when it is read.
+/// The drop-ins in byte order of their names. Only regular files count, so a link to /dev/null
+/// masks a drop-in, as it does for systemd. A dangling link stays in, and is an error when it is
+/// read.
 fn drop_ins(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir)? {

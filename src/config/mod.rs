@@ -1,8 +1,8 @@
 //! The configuration: its layers, the settings that they make, and where each value came from.
 //!
 //! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the unit's
-//! environment files (commands only), the environment, flags. Each layer is checked on its own before
-//! the merge, because only then an error knows its file.
+//! environment files (commands only), the environment, flags. Each layer is checked on its own
+//! before the merge, because only then an error knows its file.
 
 pub(crate) mod choice;
 mod combinations;
@@ -81,7 +81,7 @@ impl Loaded {
 
     fn registry_dir_is_given(&self) -> bool {
         let key = Key::of(&["kubelet", "registry_dir"]);
-        self.origins.get(&key).is_some()
+        self.origins.contains_key(&key)
     }
 }
 
@@ -96,7 +96,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     problems.extend(layers.iter().flat_map(Layer::check));
     ConfigError::from_problems(problems)?;
 
-    let origins = Origins::of(&layers);
+    let origins = origin::origins(&layers);
     let mut settings = layer::merge(&layers)?;
     settings.derive_paths(&origins);
     let loaded = Loaded {

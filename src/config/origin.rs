@@ -38,30 +38,24 @@ impl fmt::Display for Origin {
 }
 
 /// The origin of every key and every driver's table that a layer sets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Origins(BTreeMap<Key, Origin>);
+pub(super) type Origins = BTreeMap<Key, Origin>;
 
-impl Origins {
-    pub(super) fn of(layers: &[Layer]) -> Self {
-        let mut origins = Self::default();
-        for layer in layers {
-            origins.record(&layer.origin, &layer.dict, &mut Vec::new());
-        }
-        origins
+/// The last layer that sets a key is its origin.
+pub(super) fn origins(layers: &[Layer]) -> Origins {
+    let mut origins = Origins::new();
+    for layer in layers {
+        record(&mut origins, &layer.origin, &layer.dict, &mut Vec::new());
     }
+    origins
+}
 
-    fn record(&mut self, origin: &Origin, dict: &Dict, path: &mut Vec<String>) {
-        for (key, value) in dict {
-            path.push(key.clone());
-            self.0.insert(Key::from(path.clone()), origin.clone());
-            if let Value::Dict(_, inner) = value {
-                self.record(origin, inner, path);
-            }
-            path.pop();
+fn record(origins: &mut Origins, origin: &Origin, dict: &Dict, path: &mut Vec<String>) {
+    for (key, value) in dict {
+        path.push(key.clone());
+        origins.insert(Key::from(path.clone()), origin.clone());
+        if let Value::Dict(_, inner) = value {
+            record(origins, origin, inner, path);
         }
-    }
-
-    pub(super) fn get(&self, key: &Key) -> Option<&Origin> {
-        self.0.get(key)
+        path.pop();
     }
 }

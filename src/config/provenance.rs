@@ -73,23 +73,18 @@ impl Loaded {
 
     /// The output of `config`. It is TOML, and as a configuration file it gives the same settings.
     pub fn explain(&self) -> String {
-        let lines: Vec<(String, Provenance)> = self
-            .provenance()
-            .into_iter()
-            .map(|entry| match entry.value {
-                Some(value) => (format!("{} = {value}", entry.key), entry.provenance),
-                None => (format!("#{} =", entry.key), entry.provenance),
-            })
-            .collect();
-        let widths = lines.iter().map(|(line, _)| columns(line));
-        let column = widths
-            .filter(|width| *width <= COLUMN_MAX)
-            .max()
-            .unwrap_or(0);
-        let line = |(line, provenance): &(String, Provenance)| {
-            format!("{}  # {provenance}\n", padded(line, column))
+        let entries = self.provenance();
+        let line = |entry: &ExplainedKey| match &entry.value {
+            Some(value) => format!("{} = {value}", entry.key),
+            None => format!("#{} =", entry.key),
         };
-        lines.iter().map(line).collect()
+        let widths = entries.iter().map(|entry| columns(&line(entry)));
+        let column = widths.filter(|width| *width <= COLUMN_MAX).max();
+        let commented = |entry: &ExplainedKey| {
+            let line = padded(&line(entry), column.unwrap_or(0));
+            format!("{line}  # {}\n", entry.provenance)
+        };
+        entries.iter().map(commented).collect()
     }
 
     fn provenance_of(&self, key: &Key) -> Provenance {

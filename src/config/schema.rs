@@ -1,4 +1,5 @@
-//! The schema: which keys exist. Serde knows them from the fields of `Settings`, and this file asks it.
+//! The schema: which keys exist. Serde knows them from the fields of `Settings`, and this file asks
+//! it.
 
 use figment::Error;
 use figment::error::{Actual, Kind};
@@ -85,8 +86,8 @@ pub(super) fn nest(path: &[&str], value: Value) -> Value {
     })
 }
 
-/// The keys of a table in the order of the fields, none if it is not a table. Serde lists them when it
-/// meets a key that it does not know.
+/// The keys of a table in the order of the fields, none if it is not a table. Serde lists them when
+/// it meets a key that it does not know.
 fn keys_of(table: &[&str]) -> Vec<&'static str> {
     let unknown = nest(table, nest(&[""], Value::from(0)));
     let found = unknown.deserialize::<Settings>().map_err(|e| e.kind);

@@ -247,7 +247,7 @@ impl Settings {
 
     /// Fills in the paths that follow from other keys, where no layer sets them.
     pub(super) fn derive_paths(&mut self, origins: &Origins) {
-        let is_set = |path: &[&str]| origins.get(&Key::of(path)).is_some();
+        let is_set = |path: &[&str]| origins.contains_key(&Key::of(path));
         let kubelet = &mut self.kubelet;
         if let RootDir::Path(root) = &kubelet.root_dir
             && !is_set(&["kubelet", "registry_dir"])

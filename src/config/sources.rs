@@ -65,7 +65,8 @@ impl Found {
 }
 
 impl Sources {
-    /// The sources of the daemon: its environment, and the default file unless `config` names a file.
+    /// The sources of the daemon: its environment, and the default file unless `config` names a
+    /// file.
     pub fn of_process(config: Option<PathBuf>, overrides: Overrides) -> Self {
         Self {
             config,

@@ -60,6 +60,8 @@ pub(super) enum Unfit {
     Listen,
     #[error(transparent)]
     Name(#[from] NameError),
+    #[error("must be a list of strings")]
+    List,
     #[error("must have at least one version")]
     NoVersion,
     #[error("must not have an empty entry")]
@@ -203,8 +205,13 @@ pub(super) fn name<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D:
     Ok(Some(name.into()))
 }
 
+/// The message shows the whole list, so a wrong entry is a fault of the list.
+fn strings<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    Vec::deserialize(d).map_err(|_| D::Error::custom(Unfit::List))
+}
+
 pub(super) fn versions<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    let versions = Vec::<String>::deserialize(d)?;
+    let versions = strings(d)?;
     if versions.is_empty() {
         return Err(D::Error::custom(Unfit::NoVersion));
     }
@@ -215,7 +222,7 @@ pub(super) fn versions<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D
 }
 
 pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    let patterns = Vec::<String>::deserialize(d)?;
+    let patterns = strings(d)?;
     for pattern in &patterns {
         if pattern.is_empty() {
             return Err(D::Error::custom(Unfit::EmptyEntry));

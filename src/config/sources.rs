@@ -20,8 +20,8 @@ pub const UNIT_ENVIRONMENT: [&str; 2] = [
     "/etc/sysconfig/node-storage-driver-registrar",
 ];
 
-/// Everything that a configuration is read from.
-#[derive(Clone, Debug)]
+/// Everything that a configuration is read from; by default nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// `--config`: this file must exist.
     pub config: Option<PathBuf>,

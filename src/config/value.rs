@@ -202,7 +202,7 @@ pub(super) fn socket<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Erro
 
 pub(super) fn name<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     let name = DriverName::parse(&String::deserialize(d)?).map_err(D::Error::custom)?;
-    Ok(Some(name.into()))
+    Ok(Some(name.to_string()))
 }
 
 /// The message shows the whole list, so a wrong entry is a fault of the list.

@@ -7,7 +7,6 @@ use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
-use crate::disk::link::Occupant;
 use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Record, Seen};
@@ -158,9 +157,9 @@ impl Supervisor {
             return;
         };
         let ours = entry.driver.serves().map(|(_, identity)| identity);
-        let seen = match socket_place(&self.layout, name).look(ours) {
-            Occupant::Ours(identity) => Seen::Ours(identity),
-            _ => Seen::NotOurs,
+        let seen = match socket_place(&self.layout, name).intact(ours) {
+            Some(identity) => Seen::Ours(identity),
+            None => Seen::NotOurs,
         };
         self.apply(id, Event::SocketSeen(seen));
         // The link is another name of the socket that was there before.

@@ -83,6 +83,7 @@ impl Supervisor {
                 Some(report) = self.reports.recv() => {
                     self.take_batch(report);
                     self.write_down();
+                    self.answer_clients();
                 }
                 done = &mut work => return done,
             }

@@ -18,7 +18,7 @@ use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
-use crate::driver::{AdvertisedInfo, Event, Record, Registered};
+use crate::driver::{AdvertisedInfo, Event, Record, Registration};
 use crate::os::process::Process;
 use crate::supervisor::state_file::{Origin, SavedState, Written};
 
@@ -55,7 +55,7 @@ fn settings_with(root: &Path, more: &str) -> Settings {
 fn held(name: &DriverName, link: &Path) -> Record {
     Record {
         name: Some(name.clone()),
-        registration: Some(Registered {
+        registration: Some(Registration {
             answer: Answer {
                 name: name.clone(),
                 vendor_version: String::new(),

@@ -1,0 +1,206 @@
+//! Drivers that nobody wrote down.
+
+use std::fs;
+
+use bed::scene::{A_WHILE, DISCOVERY, NAME, OTHER, SOON, is_nothing};
+use bed::{Layout, Node, NotifySocket, eventually, never, stays, stdout};
+
+use crate::setup;
+
+const SHARED: &str = "shared.name";
+
+#[test]
+fn a_driver_is_found_when_its_socket_appears_and_registered() {
+    for layout in Layout::ALL {
+        let scene = setup().layout(layout).discovery().started();
+        let kubelet = scene.node.kubelet();
+        assert!(scene.ids().is_empty());
+        // The directory alone is none.
+        fs::create_dir(scene.directory(NAME)).unwrap();
+        never("an empty directory is a driver", A_WHILE, || {
+            !scene.ids().is_empty()
+        });
+        let driver = scene.node.driver(NAME);
+        let endpoint = kubelet.wait_registered(NAME, SOON);
+        assert_eq!(endpoint, driver.path().display().to_string());
+        let _other = scene.node.driver(OTHER);
+        kubelet.wait_registered(OTHER, SOON);
+        scene.phase(NAME, "registered");
+        scene.phase(OTHER, "registered");
+    }
+}
+
+#[test]
+fn plugins_dir_may_be_missing_replaced_and_moved() {
+    let scene = setup().discovery().set();
+    let plugins = scene.node.plugins_dir();
+    fs::remove_dir_all(plugins.parent().unwrap()).unwrap();
+    let mut scene = scene;
+    scene.registrar.start();
+    scene.wait_up();
+    let driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    // Replaced by one that has another driver in it.
+    let away = scene.node.root().join("away");
+    fs::rename(&plugins, &away).unwrap();
+    scene.wait_forgotten(NAME);
+    assert!(is_nothing(&scene.node.link(NAME)));
+    let _other = scene.node.driver(OTHER);
+    scene.phase(OTHER, "waiting-for-kubelet");
+    fs::rename(away.join(NAME), scene.directory(NAME)).unwrap();
+    scene.phase(NAME, "waiting-for-kubelet");
+    drop(driver);
+}
+
+#[test]
+fn a_table_refines_what_is_found_and_exclude_leaves_out() {
+    let node = Node::new();
+    let endpoint = node.root().join("seen-elsewhere.sock");
+    let more = format!(
+        "exclude = [\"scratch.*\", \"{OTHER}\", \"v[12]\"]\n\
+         [drivers.{NAME:?}]\nendpoint = {endpoint:?}\n\
+         [drivers.{OTHER:?}]\n\
+         [drivers.alias]\ncsi_socket = {:?}\n",
+        node.csi_socket("target")
+    );
+    let mut scene = setup().on(node).discovery().more(more).set();
+    let ids = [NAME, OTHER, "target", "scratch.a", "v1", "v3", ".hidden"];
+    let _drivers = ids.map(|id| scene.named(id, &format!("{}.test", id.trim_start_matches('.'))));
+    fs::write(scene.node.plugins_dir().join("file"), "").unwrap();
+    scene.registrar.start();
+    scene.phase("v3", "waiting-for-kubelet");
+    scene.phase("alias", "waiting-for-kubelet");
+    assert_eq!(scene.ids(), ["alias", NAME, OTHER, "v3"]);
+    let refined = scene.phase(NAME, "waiting-for-kubelet");
+    assert_eq!(refined.endpoint, Some(endpoint.display().to_string()));
+}
+
+#[test]
+fn what_is_there_at_the_start_is_tried_before_ready() {
+    let mut scene = setup().discovery().set();
+    let notify = NotifySocket::bind(scene.node.root().join("notify"));
+    scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
+    let _driver = scene.node.driver(NAME);
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    let status = scene.registrar.status().unwrap();
+    assert!(status.ready);
+    assert_eq!(status.driver(NAME).unwrap().phase, "waiting-for-kubelet");
+}
+
+#[test]
+fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
+    for layout in Layout::ALL {
+        let scene = setup().layout(layout).discovery().started();
+        let kubelet = scene.node.kubelet();
+        let first = scene.named("first", SHARED);
+        kubelet.wait_registered(SHARED, SOON);
+        scene.phase("first", "registered");
+        let second = scene.named("second", SHARED);
+        scene.reason(
+            "second",
+            "conflict",
+            "the driver \"first\" has the same name",
+        );
+        let mark = kubelet.mark();
+        drop(first);
+        fs::remove_dir_all(scene.directory("first")).unwrap();
+        eventually("the second's endpoint", SOON, || {
+            kubelet.registered().get(SHARED) == Some(&second.path().display().to_string())
+        });
+        scene.phase("second", "registered");
+        scene.wait_forgotten("first");
+        let counts = kubelet.counts_since(mark);
+        assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
+    }
+}
+
+#[test]
+fn a_second_directory_takes_over_at_once_when_the_first_was_not_registered() {
+    let scene = setup().discovery().started();
+    let first = scene.named("first", SHARED);
+    scene.phase("first", "waiting-for-kubelet");
+    let _second = scene.named("second", SHARED);
+    scene.phase("second", "conflict");
+    drop(first);
+    fs::remove_dir_all(scene.directory("first")).unwrap();
+    scene.phase("second", "waiting-for-kubelet");
+    scene.wait_forgotten("first");
+    assert!(!is_nothing(&scene.node.link(SHARED)));
+}
+
+#[test]
+fn a_reload_applies_what_discovery_is_told() {
+    let scene = setup().discovery().started();
+    let kubelet = scene.node.kubelet();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
+    kubelet.wait_registered(NAME, SOON);
+    kubelet.wait_registered(OTHER, SOON);
+    let mark = kubelet.mark();
+    scene.configure_discovery("exclude = [\"nfs*\"]\n");
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_deregistered(OTHER, SOON);
+    assert_eq!(scene.ids(), [NAME]);
+    scene.configure_discovery("");
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_registered(OTHER, SOON);
+    // A table that says the same, and no table again: the cluster hears nothing of either.
+    scene.configure_discovery(&format!("[drivers.{NAME:?}]\n"));
+    scene.registrar.succeed(&["reload"]);
+    scene.configure_discovery("");
+    scene.registrar.succeed(&["reload"]);
+    scene.phase(NAME, "registered");
+    let counts = kubelet.counts_since(mark);
+    assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
+    scene.node.write_default_config(&[NAME], "");
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_deregistered(OTHER, SOON);
+    assert_eq!(scene.ids(), [NAME]);
+    let _third = scene.node.driver("third.test");
+    stays("nobody looks", A_WHILE, || scene.ids() == [NAME]);
+    // Another plugins_dir has other drivers.
+    let elsewhere = scene.node.root().join("elsewhere");
+    let _fourth = bed::FakeDriver::start_in_new_directory(
+        elsewhere.join("fourth.test/csi.sock"),
+        bed::Behaviour::named("fourth.test"),
+    );
+    let config = scene.node.default_config(&[]).replace(
+        &format!("{:?}", scene.node.plugins_dir()),
+        &format!("{elsewhere:?}"),
+    );
+    scene.node.write_config(&format!("{config}\n{}", DISCOVERY));
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_registered("fourth.test", SOON);
+    kubelet.wait_deregistered(NAME, SOON);
+    assert_eq!(scene.ids(), ["fourth.test"]);
+}
+
+#[test]
+fn check_says_that_discovery_is_on_and_where() {
+    let scene = setup().discovery().more("exclude = [\"a*\"]\n").set();
+    let said = stdout(&scene.registrar.succeed(&["check"]));
+    let line = format!(
+        "discovery is on: {}/*/csi.sock is a driver, except a*\n",
+        scene.node.plugins_dir().display()
+    );
+    assert!(said.ends_with(&line), "{said}");
+    scene.node.write_default_config(&[], "");
+    let said = stdout(&scene.registrar.succeed(&["check"]));
+    assert!(said.contains("discovery is off"), "{said}");
+}
+
+#[test]
+fn nothing_wakes_the_daemon_while_nothing_happens() {
+    let scene = setup().discovery().started();
+    let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
+    scene.phase(NAME, "waiting-for-kubelet");
+    scene.phase(OTHER, "waiting-for-kubelet");
+    fs::create_dir(scene.directory("empty")).unwrap();
+    std::thread::sleep(A_WHILE);
+    let before = scene.registrar.wakeups();
+    std::thread::sleep(A_WHILE * 2);
+    let woken = scene.registrar.wakeups() - before;
+    // Other tests make directories in /tmp, which is on the way. A daemon that hears itself wakes
+    // thousands of times.
+    assert!(woken <= 200, "{woken} wake-ups");
+}

@@ -1,0 +1,163 @@
+//! A file system that refuses for a while: what was due is done as soon as it lets us.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::Duration;
+
+use bed::scene::{KEEP, NAME, SOON, exists};
+use bed::{Behaviour, KubeletScene, Mounts, Node, Release, eventually, stays};
+
+use crate::setup;
+
+const OTHER: &str = "renamed.csi.paas.cucloud";
+
+/// A mount namespace of this test's own. Nothing without root, which `tests/run` has.
+fn mounts() -> Option<Mounts> {
+    let mounts = Mounts::private();
+    if mounts.is_none() {
+        bed::skipped("root");
+    }
+    mounts
+}
+
+/// One registered driver, and a kubelet's directory that has become read-only since.
+fn locked(mounts: &mut Mounts) -> KubeletScene {
+    let node = Node::new();
+    fs::create_dir(node.kubelet_root()).unwrap();
+    mounts.tmpfs(&node.kubelet_root(), 1000, 1 << 20);
+    let setup = setup().on(node).more(KEEP);
+    let scene = setup.kubelet(Release::V1_36).registered();
+    mounts.read_only(&scene.node.kubelet_root(), true).unwrap();
+    scene
+}
+
+#[test]
+fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
+    let Some(mut mounts) = mounts() else { return };
+    let mut scene = locked(&mut mounts);
+    scene.driver.restart(Behaviour::named(OTHER));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    assert!(exists(&scene.link()), "the file system is read-only");
+    mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
+    let link = scene.link();
+    eventually("the old link goes", SOON, || !exists(&link));
+    scene.kubelet.wait_deregistered(NAME, SOON);
+    scene.kubelet.wait_registered(OTHER, SOON);
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+/// We were killed, and come back to a directory that lets us neither serve nor remove.
+#[test]
+fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
+    let Some(mut mounts) = mounts() else { return };
+    let mut scene = locked(&mut mounts);
+    let registry = scene.node.registry_dir();
+    mounts.tmpfs(&registry, 1000, 1 << 20);
+    let dead = scene.node.reg_socket(NAME);
+    scene.registrar.kill9();
+    bed::dead_socket(&dead);
+    mounts.read_only(&registry, true).unwrap();
+    scene.registrar.start();
+    scene.wait_phase("registered");
+    scene.driver.restart(Behaviour::named(OTHER));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    for directory in [registry, scene.node.kubelet_root()] {
+        mounts.read_only(&directory, false).unwrap();
+    }
+    scene.kubelet.wait_registered(OTHER, SOON);
+    eventually("the dead socket goes", SOON, || !exists(&dead));
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+#[test]
+fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
+    let Some(mut mounts) = mounts() else { return };
+    let scene = locked(&mut mounts);
+    scene.registrar.succeed(&["withdraw", NAME]);
+    scene.wait_phase("withdrawn");
+    let told = |words: &str| scene.registrar.logs().matches(words).count();
+    // It is tried each second.
+    stays("told once", Duration::from_secs(4), || {
+        told("cannot remove what is ours") == 1
+    });
+    mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
+    let link = scene.link();
+    eventually("the link goes", SOON, || !exists(&link));
+    stays("removed once", Duration::from_secs(2), || {
+        told("removed what was left over") <= 1
+    });
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+#[test]
+fn a_driver_that_takes_its_name_up_again_keeps_the_link_that_could_not_be_removed() {
+    let Some(mut mounts) = mounts() else { return };
+    let mut scene = locked(&mut mounts);
+    for name in [OTHER, NAME] {
+        scene.driver.restart(Behaviour::named(name));
+        scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(name));
+    }
+    mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
+    scene.wait_registered();
+    scene.settled(scene.kubelet.mark());
+    scene.wait_registered();
+    assert!(exists(&scene.link()));
+    drop(scene.registrar);
+    drop(scene.kubelet);
+    drop(mounts);
+}
+
+#[test]
+fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
+    let Some(mut mounts) = mounts() else { return };
+    let node = Node::new();
+    mounts.tmpfs(&node.runtime_dir(), 1000, 64 << 10);
+    let setup = setup().on(node).more(KEEP);
+    let mut scene = setup.kubelet(Release::V1_36).registered();
+    let filler = scene.node.runtime_dir().join("filler");
+    let mut file = File::create(&filler).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+    drop(file);
+
+    let mut other = Behaviour::named(NAME);
+    other.node_id = "node-2".to_owned();
+    let mark = scene.kubelet.mark();
+    scene.driver.restart(other);
+    scene.ends_registered(mark, 1, 1);
+    assert!(scene.registrar.logs().contains("cannot write the state"));
+    fs::remove_file(&filler).unwrap();
+    let state = scene.node.runtime_dir().join("state.json");
+    eventually("the state is written", SOON, || {
+        fs::read_to_string(&state).is_ok_and(|state| state.contains("node-2"))
+    });
+
+    let mark = scene.kubelet.mark();
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.ends_registered(mark, 0, 0);
+    drop(scene.registrar);
+    drop(mounts);
+}
+
+#[test]
+fn a_socket_that_was_given_up_while_it_was_hidden_goes_when_it_shows_again() {
+    let Some(mut mounts) = mounts() else { return };
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
+    let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
+    mounts.tmpfs(&registry, 100, 1 << 20);
+    eventually("it is served anew", SOON, || exists(&old));
+    scene.driver.restart(Behaviour::named(OTHER));
+    let new = scene.node.reg_socket(OTHER);
+    eventually("the new name is served", SOON, || exists(&new));
+    mounts.unmount(&registry);
+    eventually("it is served in the old directory", SOON, || exists(&new));
+    eventually("what was hidden is gone", SOON, || !exists(&old));
+    drop(scene);
+    drop(mounts);
+}

@@ -3,11 +3,11 @@
 //!
 //! It only looks. What it cannot look at, it says.
 
-mod chain;
 mod csi_socket;
 mod directories;
 mod kubelets;
 mod machine;
+mod registration;
 mod sandbox;
 
 use std::collections::BTreeSet;
@@ -137,7 +137,7 @@ impl Diagnosis {
         // Without its directories no driver gets any further, and each would repeat that.
         if !findings.iter().any(|finding| finding.level == Level::Fault) {
             for id in &drivers {
-                let found = chain::check(patient, &kubelets, id).await;
+                let found = registration::check(patient, &kubelets, id).await;
                 findings.extend(found.into_iter().map(|finding| finding.of(id)));
             }
         }

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bed::notify_socket::Message;
-use bed::{Behaviour, Layout, NotifySocket, Stranger, eventually, never, stays};
+use bed::scene::{A_WHILE, NAME, OTHER, SOON};
+use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually, never, stays};
 
-use crate::scene::base::{A_WHILE, NAME, OTHER, SOON, Scene};
+use crate::setup;
 
 /// A scene that systemd would run, with this `[service]` table; not started yet.
 pub(crate) fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {
@@ -20,7 +21,7 @@ fn told_through(
     bind: impl Fn(&Scene) -> NotifySocket,
 ) -> (Scene, NotifySocket) {
     let more = format!("[service]\n{service}\n");
-    let scene = Scene::new(Layout::TwoDirectories, drivers, &more);
+    let scene = setup().drivers(drivers).more(&more).set();
     let notify = bind(&scene);
     (scene.with_env("NOTIFY_SOCKET", notify.path()), notify)
 }

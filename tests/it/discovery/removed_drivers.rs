@@ -1,4 +1,4 @@
-//! A driver's socket or directory goes: what is kept, and for how long.
+//! A driver's socket or directory is removed: what the registrar keeps, and for how long.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use bed::{FakeDriver, Layout, Scene, TestKubelet, eventually, stays};
 
 use crate::setup;
 
-/// A driver and a kubelet come, and agree.
+/// A driver that a kubelet has registered.
 fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
     let kubelet = scene.node.kubelet();
     let driver = scene.node.driver(NAME);
@@ -37,7 +37,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
         let scene = setup().layout(layout).discovery().started();
         let driver = scene.node.driver(NAME);
         scene.phase(NAME, "waiting-for-kubelet");
-        // The process still runs and its connection to us is open.
+        // The process still runs, and its connection to the registrar is open.
         fs::remove_dir_all(scene.directory(NAME)).unwrap();
         scene.wait_forgotten(NAME);
         assert!(is_nothing(&scene.node.link(NAME)));
@@ -88,7 +88,7 @@ fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for
     }
 }
 
-/// The process is there, and so is its connection with us; but nobody can reach it any more.
+/// The process runs and its connection to the registrar is open, but no new client can reach it.
 #[test]
 fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
     let scene = setup()
@@ -105,7 +105,7 @@ fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
     kubelet.wait_deregistered(NAME, SOON);
     scene.wait_forgotten(NAME);
     assert!(is_nothing(&scene.node.reg_socket(NAME)));
-    // Back as it was, it is found again.
+    // With its directory back, discovery finds it again.
     let _again = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
 }
@@ -179,7 +179,7 @@ fn a_withdrawal_by_hand_outlives_the_directory() {
     scene.phase(NAME, "waiting-for-kubelet");
 }
 
-/// Such as a disk that is not mounted.
+/// For example a disk that is not mounted.
 #[test]
 fn drivers_do_not_leave_with_plugins_dir_itself() {
     let scene = setup()

@@ -1,4 +1,4 @@
-//! A file system that refuses for a while: what was due is done as soon as it lets us.
+//! A file system that refuses changes for a while: the registrar makes them as soon as it can.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use crate::setup;
 
 const OTHER: &str = "renamed.csi.paas.cucloud";
 
-/// A mount namespace of this test's own. Nothing without root, which `tests/run` has.
+/// A private mount namespace for this test. None without root; `tests/run` has root.
 fn mounts() -> Option<Mounts> {
     let mounts = Mounts::private();
     if mounts.is_none() {
@@ -20,7 +20,7 @@ fn mounts() -> Option<Mounts> {
     mounts
 }
 
-/// One registered driver, and a kubelet's directory that has become read-only since.
+/// One registered driver, and a kubelet's directory that became read-only afterwards.
 fn locked(mounts: &mut Mounts) -> KubeletScene {
     let node = Node::new();
     fs::create_dir(node.kubelet_root()).unwrap();
@@ -48,7 +48,7 @@ fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
     drop(mounts);
 }
 
-/// We were killed, and come back to a directory that lets us neither serve nor remove.
+/// The registrar was killed, and starts with a directory in which it can neither bind nor remove.
 #[test]
 fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
     let Some(mut mounts) = mounts() else { return };
@@ -80,7 +80,7 @@ fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
     scene.registrar.succeed(&["withdraw", NAME]);
     scene.wait_phase("withdrawn");
     let told = |words: &str| scene.registrar.logs().matches(words).count();
-    // It is tried each second.
+    // The registrar retries each second.
     stays("told once", Duration::from_secs(4), || {
         told("cannot remove what is ours") == 1
     });

@@ -1,4 +1,5 @@
-//! Whose the link's place is: what is foreign and alive is waited for, and what is not ours stays.
+//! Foreign files at the link's path, under a kubelet: the registrar waits for a live owner, and never
+//! deletes a foreign file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +13,7 @@ use nix::sys::signal::Signal;
 use crate::disk::ndr_process::StandIn;
 use crate::{PROGRAM, setup};
 
-/// A place that is free is taken at once: the timer that would see it, too, has half a minute.
+/// The registrar takes a free path at once: its timer, which would find it too, has half a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -54,8 +55,8 @@ fn takes_over_from_an_ndr_that_still_runs_when_it_is_told_to() {
     scene.wait_registered();
 }
 
-/// Another registrar serves the driver from the kubelet's own directory, through a live link that
-/// is not ours, and is registered. It is killed, and leaves both behind.
+/// Another registrar serves the driver from the kubelet's own directory, through its own live link, and
+/// has it registered. It is killed, and leaves socket and link behind.
 #[test]
 fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
     let node = Node::new();
@@ -92,7 +93,7 @@ fn a_foreign_link_put_in_our_place_while_we_stop_stays() {
     let mut scene = setup().kubelet(Release::V1_36).registered();
     let foreign = scene.node.root().join("foreign.sock");
     let _listener = UnixListener::bind(&foreign).unwrap();
-    // It finds its order to stop and the foreign link in one and the same turn.
+    // The registrar finds the SIGTERM and the foreign link in the same turn of its loop.
     scene.registrar.signal(Signal::SIGSTOP);
     fs::remove_file(scene.link()).unwrap();
     symlink(&foreign, scene.link()).unwrap();

@@ -1,4 +1,5 @@
-//! Who is at the link's place or at reg.sock's, and what becomes of them.
+//! Files in the way of the link or of reg.sock: which ones the registrar replaces, and which ones it
+//! waits for.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -9,14 +10,14 @@ use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Scene, Stranger, dead_soc
 
 use crate::setup;
 
-/// The two places that are ours.
+/// The two paths that the registrar uses.
 const PLACES: [fn(&Scene) -> PathBuf; 2] = [
     |scene| scene.node.link(NAME),
     |scene| scene.node.reg_socket(NAME),
 ];
 
-/// Goes through both layouts and both places, each with a driver that answers; `occupy` puts
-/// something at the place before the registrar starts.
+/// Runs in both layouts and at both paths, each with a driver that answers; `occupy` puts a file at the
+/// path before the registrar starts.
 #[track_caller]
 fn at_each_place<T>(
     more: &str,
@@ -36,7 +37,7 @@ fn at_each_place<T>(
     }
 }
 
-/// A path for what a foreign link leads to.
+/// The target of a foreign link.
 fn elsewhere(scene: &Scene) -> PathBuf {
     scene.node.root().join("elsewhere.sock")
 }
@@ -77,7 +78,7 @@ fn a_link_to_a_socket_that_nobody_listens_on_is_replaced_and_the_socket_left_alo
     );
 }
 
-/// Our socket by another path: a link that leads to it is nobody's but ours.
+/// The registrar's socket by another path: a link to it belongs to the registrar.
 fn in_other_words(scene: &Scene) -> PathBuf {
     let socket = scene.node.reg_socket(NAME);
     let directory = socket.parent().unwrap();
@@ -119,7 +120,7 @@ fn a_live_foreign_socket_is_waited_for_and_its_end_is_noticed_at_once() {
             let words = format!("pid {} serves {}", std::process::id(), path.display());
             scene.reason(NAME, "conflict", &words);
             stays("it is left alone", A_WHILE, || is_alive(&path));
-            // Its file stays, so that only the end of the connection tells.
+            // Its file stays, so only the end of the connection shows that it has ended.
             drop(stranger);
             scene.wait_published(NAME);
             scene.phase(NAME, "waiting-for-kubelet");
@@ -248,7 +249,7 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
     });
 }
 
-/// It is ours, whoever has taken the socket that it leads to.
+/// The link belongs to the registrar, whichever process has taken the socket behind it.
 #[test]
 fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
     let (scene, mut driver, kubelet) = setup().registered();

@@ -1,4 +1,4 @@
-//! What somebody takes away or changes is put back.
+//! The registrar puts back what another process removes or changes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -98,7 +98,7 @@ fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
     }
     let mode = fs::metadata(&directory).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-    // And its parents.
+    // Its parents too.
     fs::rename(scene.node.root().join("vdata"), &aside).unwrap();
     let (place, gone) = (scene.node.reg_socket(NAME), driver.path().to_owned());
     eventually("the socket is back", SOON, || is_alive(&place));
@@ -142,7 +142,7 @@ fn a_kubelet_that_comes_later_finds_the_link() {
 fn a_kubelets_directory_that_is_made_anew_gets_its_link_again() {
     in_both_layouts(|layout| {
         let (scene, _driver) = setup().layout(layout).published();
-        // Moved rather than removed: the link would be put back while the directory is emptied.
+        // The test moves the directory: while it emptied it, the registrar would put the link back.
         let aside = scene.node.root().join("aside");
         fs::rename(scene.node.kubelet_registry_dir(), &aside).unwrap();
         scene.reason(NAME, "waiting-for-kubelet", "is missing");

@@ -1,4 +1,4 @@
-//! What systemd is told, and when.
+//! The messages to systemd, and when the daemon sends them.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
     );
     assert!(status.starts_with(&expected), "{status}");
     assert!(status.ends_with("; and 1 more"), "{status}");
-    // When READY is there, so is the control socket.
+    // When READY arrives, the control socket exists.
     assert!(scene.registrar.status().unwrap().ready);
     let kubelet = scene.node.kubelet();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
@@ -52,7 +52,7 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
     assert_eq!(notify.count("READY=1"), 1);
 }
 
-/// As systemd before 229 has it, and a container manager that has no file to share.
+/// systemd before 229 uses it, and so does a container manager that shares no files.
 #[test]
 fn an_abstract_notify_socket_is_told_everything_too() {
     let (scene, notify) = told_through(&[NAME], "", |scene| {
@@ -89,12 +89,12 @@ fn ready_when_serving_waits_for_the_driver_and_not_for_the_kubelet() {
     scene.phase(NAME, "waiting-for-kubelet");
 }
 
-/// systemd's own patience has 32 bits of microseconds, 71 minutes.
+/// systemd's own limit has 32 bits of microseconds, 71 minutes.
 #[test]
 fn while_ready_is_held_back_systemd_is_asked_for_time_again_and_again() {
     let settings = "ready_when = \"serving\"\nready_timeout = \"3h\"";
     let (scene, notify) = under_systemd(&[NAME], settings);
-    // Everything is looked at each second then, and not each half minute.
+    // With this watchdog the daemon resyncs each second, and not each half minute.
     let mut scene = scene.with_env("WATCHDOG_USEC", "2000000");
     scene.registrar.start();
     let asked = || {

@@ -1,4 +1,4 @@
-//! What becomes of links and sockets when the registrar ends, and when it comes back.
+//! Links and sockets when the registrar stops, and when it starts again.
 
 use std::fs;
 
@@ -87,7 +87,7 @@ fn a_crash_is_no_event_for_the_kubelet() {
         scene.registrar.start();
         scene.phase(NAME, "registered");
         scene.wait_published(NAME);
-        // And once more while the driver is away: reg.sock is served again without it.
+        // Again while the driver is down: the registrar serves reg.sock without it.
         scene.registrar.kill9();
         driver.stop();
         scene.registrar.start();
@@ -112,7 +112,7 @@ fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
     });
 }
 
-/// As the package does it when it is removed, after it has stopped the unit.
+/// As the package does on removal, after it has stopped the unit.
 #[test]
 fn what_was_kept_is_withdrawn_when_the_package_goes() {
     in_both_layouts(|layout| {
@@ -123,8 +123,8 @@ fn what_was_kept_is_withdrawn_when_the_package_goes() {
         assert!(is_nothing(&scene.node.link(NAME)));
         assert!(is_nothing(&scene.node.reg_socket(NAME)));
         kubelet.wait_deregistered(NAME, SOON);
-        // Nothing is left to do, which is no failure; and nothing is remembered that would keep the
-        // driver away when the package comes back.
+        // A second call has nothing to do, and succeeds. No state remains that would withdraw the
+        // driver when the package is installed again.
         scene.registrar.succeed(&["clean-up"]);
         scene.registrar.start();
         kubelet.wait_registered(NAME, SOON);
@@ -169,7 +169,7 @@ fn a_daemon_that_runs_is_not_cleaned_up_after() {
 fn what_is_not_ours_stays_when_the_package_goes() {
     let scene = setup().set();
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
-    // A driver of another instance that is down for a moment, and a file in our driver's place.
+    // A driver of another instance that is down for a moment, and a foreign file at the driver's path.
     bed::dead_socket(&scene.node.reg_socket(OTHER));
     std::os::unix::fs::symlink(scene.node.reg_socket(OTHER), scene.node.link(OTHER)).unwrap();
     fs::write(scene.node.link(NAME), "a file").unwrap();
@@ -178,7 +178,7 @@ fn what_is_not_ours_stays_when_the_package_goes() {
     let output = scene.registrar.run_cli(["clean-up"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(scene.files(), before);
-    // Nobody else would say that it is there.
+    // No other command reports it.
     let link = scene.node.link(OTHER);
     let remedy = format!("rm '{}'", link.display());
     assert!(stderr(&output).contains(&remedy), "{output:?}");

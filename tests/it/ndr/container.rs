@@ -15,7 +15,7 @@ use crate::PROGRAM;
 use crate::ndr::command_lines::{SIDECARS, endpoint as endpoint_of};
 use crate::ndr::unit::Unit;
 
-/// Where the kubelet's container has the host's storage directory.
+/// The host's storage directory in the kubelet's container.
 const STORAGE: &str = "/storage";
 
 /// A node whose kubelet runs in a container: its root directory is mounted at the same path, as
@@ -69,7 +69,7 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
     scene.registrar.wait_phase(NAME, "registered", SOON);
     let (content, findings) = doctor(&scene);
     assert!(content, "{findings:#?}");
-    // A restart of ours is not noticed there, either.
+    // The kubelet does not notice a restart of the registrar there either.
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();
@@ -107,8 +107,8 @@ fn first_finding(scene: &KubeletScene) -> Value {
     findings[0].clone()
 }
 
-/// As a pod of a DaemonSet has it: the driver's directory and the kubelet's are mounted at the
-/// places that the sidecar has by default, and nothing on its command line is ours.
+/// As in a pod of a DaemonSet: the driver's directory and the kubelet's are mounted at the sidecar's
+/// default paths, and the command line is unchanged.
 #[test]
 fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths() {
     if !View::can_be_had() {
@@ -144,8 +144,8 @@ fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths()
     }
 }
 
-/// A pod without hostPID that has the driver's directory and the kubelet's, and nothing else of the
-/// node: neither the kubelet's process nor its start can be seen from there.
+/// A pod without hostPID that mounts only the driver's directory and the kubelet's: it sees neither the
+/// kubelet's process nor its start.
 struct Pod {
     kubelet: KubeletProcess,
     _driver: FakeDriver,
@@ -171,7 +171,7 @@ impl Pod {
         pod
     }
 
-    /// The container anew, with nothing left of what the last one wrote.
+    /// A new container, without the files of the last one.
     fn start(&mut self) {
         self.unit = None;
         let root = self.node.kubelet_root();
@@ -189,13 +189,13 @@ impl Pod {
         self.unit = Some(Unit::spawn(command, self.node.root().join("log")));
     }
 
-    /// What the kubelet finds in its directory, by its own rules.
+    /// The file that the kubelet finds in its directory.
     fn is_link(&self) -> bool {
         self.node.link(NAME).is_symlink()
     }
 }
 
-/// A kubelet before 1.25 ignores links when it starts, and nothing tells a pod that it has started.
+/// A kubelet before 1.25 ignores links when it starts, and a pod cannot see that it has started.
 #[test]
 fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
     if !View::can_be_had() {
@@ -211,7 +211,7 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
         let counts = pod.kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
     }
-    // What stands in the kubelet's directory is the socket itself, and follows it.
+    // The kubelet's directory has the socket itself in place of a link.
     let plain = || {
         let (link, socket) = (pod.node.link(NAME), pod.node.reg_socket(NAME));
         let inode = |path: &Path| {
@@ -224,14 +224,14 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
     std::fs::remove_file(pod.node.reg_socket(NAME)).unwrap();
     eventually("both are back", Duration::from_secs(10), plain);
     pod.kubelet.wait_registered(NAME, SOON);
-    // A link that somebody puts there would be lost at the kubelet's next start.
-    // It comes in one step: a place that is free for a moment would not stay free.
+    // The kubelet would ignore a link there at its next start.
+    // The test renames it into place: the registrar would take a path that is free for a moment.
     let staged = pod.node.kubelet_root().join("staged");
     std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), &staged).unwrap();
     std::fs::rename(&staged, pod.node.link(NAME)).unwrap();
     eventually("a socket again", Duration::from_secs(10), plain);
     pod.kubelet.wait_registered(NAME, SOON);
-    // The pod's own restart is one registration more, as with the program that it stands in for.
+    // A restart of the pod costs one registration, as with node-driver-registrar.
     let mark = pod.kubelet.mark();
     pod.start();
     let registered = || pod.kubelet.counts_since(mark).registrations;
@@ -246,7 +246,8 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
     assert!(is_nothing(&pod.node.link(NAME)) && is_nothing(&pod.node.reg_socket(NAME)));
 }
 
-/// One that follows links at its start keeps its link, over which our restarts go unseen.
+/// A kubelet that follows links at its start keeps its link, and does not see restarts of the
+/// registrar.
 #[test]
 fn a_newer_kubelet_that_a_pod_cannot_see_keeps_its_link() {
     if !View::can_be_had() {

@@ -1,4 +1,4 @@
-//! The command line: what it prints, and its exit codes.
+//! The command line: its output and its exit codes.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A driver whose server ends idle or old connections, as gRPC servers can be told to: it is there
-//! all the time, and nothing happens to its link.
+//! A driver whose server closes idle or old connections, as gRPC servers can be configured to: the
+//! driver runs all the time, and its link stays.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bed::{Behaviour, FakeDriver, Scene, eventually, identity};
 use crate::setup;
 
 const SHORT: Duration = Duration::from_millis(100);
-/// Connections that are ended one after the other.
+/// Connections that the server closes one after the other.
 const ROUNDS: usize = 6;
 
 const WAYS: [Closing; 3] = [
@@ -28,7 +28,7 @@ fn wait_rounds(driver: &FakeDriver) {
     });
 }
 
-/// Nobody was told that the driver went, for it did not.
+/// The log does not say that the driver went away, because it did not.
 #[track_caller]
 fn is_unheard_of(scene: &Scene) {
     let logs = scene.registrar.logs();

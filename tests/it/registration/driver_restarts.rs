@@ -1,4 +1,4 @@
-//! The driver goes and comes: as it was, as another, or not at all.
+//! The driver stops and comes back: unchanged, changed, or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn the_link_goes_when_the_kubelet_ends_while_the_driver_is_down() {
     scene.wait_phase("waiting-for-driver");
 }
 
-/// What the cluster has to hear of.
+/// A change that the cluster must get.
 #[derive(Clone, Copy, Debug)]
 enum News {
     NodeId,

@@ -1,4 +1,4 @@
-//! Whoever comes first, and however the way to the driver comes about, it gets registered.
+//! Registrar, driver and directories appear in any order, and the driver is registered.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -52,7 +52,7 @@ fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() 
 
 #[test]
 fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
-    // retry_max passes many times over: an hour in small.
+    // retry_max passes many times, as it does in a real hour.
     let mut scene = setup()
         .more("[defaults]\nretry_max = \"5ms\"\nrequest_timeout = \"10ms\"\n")
         .started();
@@ -110,7 +110,7 @@ fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
         fs::remove_dir_all(&directory).unwrap();
         scene.wait_no_link(NAME);
     }
-    // The whole of plugins_dir goes and comes, under another inode.
+    // plugins_dir is removed, and comes back with another inode.
     let (plugins, aside) = (scene.node.plugins_dir(), scene.node.root().join("aside"));
     fs::rename(&plugins, &aside).unwrap();
     fs::create_dir(&plugins).unwrap();
@@ -164,7 +164,7 @@ fn the_link_is_never_there_before_the_socket_listens() {
             scope.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
                     if let Some(before) = identity(&link) {
-                        // Another one may have come while we looked.
+                        // Another link may have been created between the two calls.
                         assert!(is_alive(&link) || identity(&link) != Some(before));
                         seen.fetch_add(1, Ordering::SeqCst);
                     }
@@ -178,7 +178,7 @@ fn the_link_is_never_there_before_the_socket_listens() {
                 scene.wait_no_link(NAME);
                 let _driver = scene.node.driver(NAME);
                 scene.wait_published(NAME);
-                // Withdrawn here, so that the last look finds a link that listens or none.
+                // The withdrawal ends the loop: its last look finds a link that listens, or no link.
                 let before = seen.load(Ordering::SeqCst);
                 eventually("a look at the link", SOON, || {
                     seen.load(Ordering::SeqCst) > before

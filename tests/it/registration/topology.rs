@@ -1,4 +1,4 @@
-//! A topology key with another value: the one change that may not be announced by itself.
+//! A topology key with another value: the only change that the registrar does not announce by itself.
 
 use bed::scene::{NAME, SOON, for_each_release, reason};
 use bed::{Behaviour, KubeletScene, Release, eventually};

@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::setup;
 
-/// Bad answers are asked for again within this, so that a test sees it.
+/// The registrar retries bad answers so soon that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\n";
 
 #[test]
@@ -23,7 +23,7 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
     let driver = scene.node.behaving(NAME, controller);
     scene.reason(NAME, "waiting-for-driver", "has no Node service");
     let asked = driver.calls();
-    // Whoever asked for the status may still be heard of for a while.
+    // The request for the status may cause wake-ups for a while.
     eventually("the registrar sleeps", SOON, || {
         let woken = scene.registrar.wakeups();
         never("it is asked again", Duration::from_secs(1), || {
@@ -32,7 +32,7 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
         let woken = scene.registrar.wakeups() - woken;
         (woken < 5).then_some(()).ok_or(format!("{woken} wake-ups"))
     });
-    // A connection stays, whose end tells that something has changed.
+    // The registrar holds a connection, whose end would show a change.
     assert_eq!(driver.connections(), 1);
 }
 
@@ -87,7 +87,7 @@ fn a_driver_whose_node_id_comes_later_is_published_then() {
     let words = "NodeGetInfo failed: Unavailable";
     scene.reason(NAME, "waiting-for-driver", words);
     assert!(is_nothing(&scene.node.link(NAME)));
-    // On the same socket: nothing but asking again finds out.
+    // On the same socket: only a retry finds out.
     driver.change(Behaviour::named(NAME));
     scene.wait_published(NAME);
 }
@@ -113,7 +113,7 @@ fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
 
 /// An HTTP/2 server's SETTINGS.
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-/// PING, to be answered each time.
+/// PING, which wants an answer each time.
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 
 #[test]

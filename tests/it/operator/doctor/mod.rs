@@ -1,4 +1,4 @@
-//! `doctor`: for each way in which a node can be broken, its first finding names the true cause.
+//! `doctor`: for each broken node, its first finding names the true cause.
 
 mod directories;
 mod driver;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{PROGRAM, setup};
 
-/// A proc file system of the test's own: nothing that runs on this machine is in it.
+/// An empty proc file system: it shows no process of this machine.
 fn proc(scene: &Scene) -> PathBuf {
     let proc = scene.node.root().join("proc");
     fs::create_dir_all(&proc).unwrap();
@@ -148,7 +148,7 @@ fn a_directory_in_the_place_of_the_link() {
     finds(&scene, "another owner", "neither a socket nor a link");
 }
 
-/// What a path is called says nothing about what is wrong there.
+/// The doctor must not take words in a path for a cause.
 #[test]
 fn words_of_ours_in_a_path_do_not_change_the_mend() {
     let mut scene = setup().drivers(&[]).set();
@@ -183,8 +183,7 @@ fn people_read_the_same_and_grep_finds_each_sentence_on_one_line() {
     assert!(said.contains(&mend), "{said}");
 }
 
-/// Such as one with flags of its own: what this configuration says is not its fault.
-/// By its environment: its drivers are elsewhere, and its links in the same place.
+/// The daemon's environment names another plugins_dir; its links have the same paths.
 #[test]
 fn a_daemon_with_other_plugins_is_taken_at_its_word() {
     let mut scene = setup().set();

@@ -1,4 +1,4 @@
-//! Somebody on a Unix socket who does not speak gRPC: a rival, a babbler, a fickle driver.
+//! A listener on a Unix socket that does not speak gRPC.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{Shutdown, shutdown};
 
-/// Listens until it is dropped; its socket file stays behind, as after a kill.
+/// Listens until it is dropped; its socket file stays, as after a kill.
 pub struct Stranger {
     listener: UnixListener,
     ended: Arc<AtomicBool>,
@@ -21,12 +21,12 @@ pub struct Stranger {
 }
 
 impl Stranger {
-    /// Takes every connection and keeps it open, without a word.
+    /// Accepts every connection, keeps it open and sends nothing.
     pub fn silent(path: &Path) -> Stranger {
         Stranger::listen(path, Some)
     }
 
-    /// The same in the place of whoever listens at `path`.
+    /// The same, renamed over the socket at `path`.
     pub fn instead(path: &Path) -> Stranger {
         let beside = path.with_extension("stranger");
         let stranger = Stranger::silent(&beside);
@@ -39,14 +39,14 @@ impl Stranger {
         Stranger::listen(path, |_| None)
     }
 
-    /// Says this on every connection, and keeps it open.
+    /// Sends these bytes on every connection, and keeps it open.
     pub fn saying(path: &Path, words: &'static [u8]) -> Stranger {
         Stranger::listen(path, move |mut stream| {
             stream.write_all(words).ok().map(|()| stream)
         })
     }
 
-    /// Says `start`, and then `again` for ever.
+    /// Sends `start`, and then `again` without end.
     pub fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> Stranger {
         Stranger::listen(path, move |mut stream| {
             thread::spawn(move || {
@@ -59,7 +59,7 @@ impl Stranger {
         })
     }
 
-    /// Says this on every connection, a byte at a time, and closes when it is through.
+    /// Sends these bytes on every connection, one at a time, and then closes it.
     pub fn dripping(path: &Path, words: &'static [u8], pause: Duration) -> Stranger {
         Stranger::listen(path, move |mut stream| {
             thread::spawn(move || {
@@ -75,7 +75,7 @@ impl Stranger {
         })
     }
 
-    /// Passes everything on to `behind`, and hangs up soon after the first bytes came back.
+    /// Forwards everything to `behind`, and closes the connection soon after the first bytes came back.
     pub fn fickle(path: &Path, behind: PathBuf) -> Stranger {
         Stranger::listen(path, move |stream| {
             let behind = UnixStream::connect(&behind).unwrap();
@@ -86,7 +86,7 @@ impl Stranger {
                     .set_read_timeout(Some(Duration::from_millis(5)))
                     .unwrap();
                 copy(behind.try_clone().unwrap(), stream.try_clone().unwrap());
-                // The other side may have hung up first.
+                // The other side may have closed it first.
                 drop(stream.shutdown(std::net::Shutdown::Both));
                 drop(behind.shutdown(std::net::Shutdown::Both));
                 pump.join().unwrap();
@@ -95,12 +95,12 @@ impl Stranger {
         })
     }
 
-    /// How many connections came so far.
+    /// How many connections it has accepted.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
 
-    /// `manner` hands back a connection that stays open.
+    /// `manner` returns a connection that stays open.
     fn listen(
         path: &Path,
         manner: impl Fn(UnixStream) -> Option<UnixStream> + Send + 'static,
@@ -140,7 +140,7 @@ impl Drop for Stranger {
     }
 }
 
-/// Until either side ends, or `from` has nothing more to say after its first words.
+/// Until either side closes, or `from` is quiet after its first bytes.
 fn copy(mut from: UnixStream, mut to: UnixStream) {
     let mut buffer = [0; 4096];
     let mut heard = false;

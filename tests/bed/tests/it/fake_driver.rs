@@ -1,4 +1,4 @@
-//! The fake driver, asked over its socket.
+//! The fake driver, called over its socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -184,11 +184,11 @@ fn ends_with_and_without_its_socket() {
     let node = Node::new();
     let mut driver = start(&node, Behaviour::named(NAME));
     let mut stream = UnixStream::connect(driver.path()).unwrap();
-    // One that was never accepted would be reset.
+    // A connection that was never accepted would be reset.
     eventually("accepted", SOON, || driver.connections() == 1);
     driver.kill();
     let mut rest = Vec::new();
-    // Whatever was said before, the end comes.
+    // The end comes, whatever the driver sent before.
     stream.read_to_end(&mut rest).unwrap();
     assert!(driver.path().exists());
     driver.restart(Behaviour::named("other.csi.test"));
@@ -199,7 +199,7 @@ fn ends_with_and_without_its_socket() {
     assert_eq!(driver.connections(), 0);
 }
 
-/// All that the driver says on a connection on which nothing is asked, until it ends it.
+/// All bytes of the driver on an idle connection, until the driver closes it.
 fn said_until_the_end(closing: Closing) -> Vec<u8> {
     let node = Node::new();
     let driver = node.behaving(NAME, Behaviour::named(NAME).closing(closing));

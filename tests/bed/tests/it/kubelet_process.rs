@@ -1,4 +1,4 @@
-//! The kubelet in a process of its own, and by hand over the wire.
+//! The kubelet in its own process, and single calls of a kubelet.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
@@ -38,7 +38,7 @@ fn registers_from_a_process_of_its_own_and_survives_kill_9() {
     UnixStream::connect(&socket).unwrap();
     kubelet.wait_registered(NAME, SOON);
     assert_ne!(kubelet.pid().unwrap(), first);
-    // The API objects have outlived the process.
+    // The API objects survive the process.
     let counts = kubelet.counts_since(mark);
     assert_eq!((counts.registrations, counts.api_writes()), (1, 0));
     let records = kubelet.records();
@@ -71,7 +71,7 @@ fn the_watcher_can_come_well_after_pod_resources() {
     let late = settings(&node, Release::V1_24).with_watcher_delay(Duration::from_millis(400));
     let mut kubelet = KubeletProcess::start(late.clone());
     UnixStream::connect(late.pod_resources_socket()).unwrap();
-    // A link made in between is lost on a kubelet before 1.25.
+    // A kubelet before 1.25 misses a link that was created in between.
     symlink(&registrar.path, node.link(NAME)).unwrap();
     kubelet.wait_for("watch", Default::default(), SOON, |event| {
         *event == Event::Watching

@@ -1,4 +1,4 @@
-//! The bed's own tests: the fakes do what kubelet.md says, before anything is tested against them.
+//! The bed's own tests: the fakes behave as kubelet.md says.
 
 mod crowd;
 mod fake_driver;

@@ -114,7 +114,7 @@ fn deregisters_and_registers_a_link_that_is_made_anew() {
             let back = scene.kubelet.wait_for("register", mark, SOON, |event| {
                 matches!(event, Event::Register { .. })
             });
-            // A round of the loop lies between the two.
+            // The loop makes a round between the two.
             let round = scene.kubelet.settings().timing.loop_interval;
             assert!(back.at - gone.at > round / 2);
             let counts = scene.kubelet.counts_since(mark);
@@ -176,7 +176,7 @@ fn ignores_hidden_names() {
         let hidden = scene.node.kubelet_registry_dir().join(".hidden-reg.sock");
         symlink(&scene.registrar.path, hidden).unwrap();
         scene.nothing_since(mark);
-        // Nor does the walk at the start see it.
+        // The walk at the start does not see it either.
         scene.kubelet.restart();
         scene.nothing_since(mark);
     }
@@ -188,7 +188,7 @@ fn logs_an_error_for_a_hidden_name_that_is_gone_when_looked_at() {
         let scene = Scene::new(release);
         let dir = scene.node.kubelet_registry_dir();
         let mark = scene.kubelet.mark();
-        // Whether the name is still there is a race by nature; a dangling one is never there.
+        // Whether the temporary name still exists is a race; a dangling link never counts.
         symlink("/nowhere", dir.join(".staged")).unwrap();
         scene.kubelet.wait_for(
             "log an error",
@@ -228,7 +228,7 @@ fn watches_directories_inside() {
         });
         symlink(&scene.registrar.path, dir.join("reg.sock")).unwrap();
         scene.kubelet.wait_registered(NAME, SOON);
-        // And a plain socket inside is found by the walk of every release.
+        // The walk of every release finds a plain socket inside.
         scene.kubelet.stop();
         remove(&dir.join("reg.sock"));
         scene.registrar.end();
@@ -270,7 +270,7 @@ fn sees_links_when_it_starts_from_1_25_on() {
         scene.kubelet.wait_registered(NAME, SOON);
         let counts = scene.kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
-        // The objects said so already.
+        // The objects had these values already.
         assert_eq!(counts.api_writes(), 0);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Everything is up and nothing is linked.
+    /// Everything runs, and no link exists.
     pub(crate) fn new(release: Release) -> Self {
         let node = Node::new();
         let driver =
@@ -55,7 +55,7 @@ impl Scene {
         symlink(&self.registrar.path, self.link()).unwrap();
     }
 
-    /// A fresh link renamed over the old one, staged where the kubelet does not watch.
+    /// Renames a new link over the old one, from a directory that the kubelet does not watch.
     pub(crate) fn rename_link_over(&self) {
         let staged = self.node.kubelet_root().join("staged");
         symlink(&self.registrar.path, &staged).unwrap();

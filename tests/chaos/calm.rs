@@ -12,7 +12,7 @@ use crate::disk::{Disk, disperse};
 use crate::fault::Directory;
 use crate::happening::CROWD;
 use crate::party::Party;
-use crate::scene::{SOON, STATE_FILE, Scene};
+use crate::scene::{PATIENCE, STATE_FILE, Scene};
 
 /// Each look at the status starts a process.
 const LOOK_AGAIN: Duration = Duration::from_millis(60);
@@ -82,7 +82,7 @@ impl Scene {
         let start = Instant::now();
         let mut calm_since = None;
         loop {
-            let late = start.elapsed() >= SOON;
+            let late = start.elapsed() >= PATIENCE;
             self.start_if_ended();
             let troubles = self.troubles();
             if troubles.is_empty() {
@@ -94,7 +94,7 @@ impl Scene {
                 calm_since = None;
                 self.hurry();
             }
-            assert!(!late, "not within {SOON:?}: {troubles:#?}");
+            assert!(!late, "not within {PATIENCE:?}: {troubles:#?}");
             thread::sleep(LOOK_AGAIN);
         }
     }
@@ -193,7 +193,7 @@ impl Scene {
             {
                 break;
             }
-            assert!(start.elapsed() < SOON, "{now:?} in place of {usual:?}");
+            assert!(start.elapsed() < PATIENCE, "{now:?} in place of {usual:?}");
             thread::sleep(LOOK_AGAIN);
         }
     }

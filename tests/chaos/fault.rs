@@ -55,7 +55,7 @@ pub(crate) enum Fault {
     /// The wall clock is off by so many seconds.
     ClockSteps(i64),
     /// Thousands of foreign files.
-    Crowd,
+    Callers,
 }
 
 /// The inotify limit that a start runs into.
@@ -211,7 +211,7 @@ impl Fault {
             34 => Fault::DriverCloses(which),
             35 => Fault::DriverMoves(which),
             36 => Fault::DriverOtherLimit(which),
-            _ => Fault::Crowd,
+            _ => Fault::Callers,
         }
     }
 

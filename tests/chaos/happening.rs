@@ -12,7 +12,7 @@ use tonic::Code;
 use crate::clock;
 use crate::disk::{Disk, attempt, crowd};
 use crate::fault::{Directory, Fault, Need, Place, Squatter, Victim, Which};
-use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, SOON, STATE_FILE, Scene};
+use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, PATIENCE, STATE_FILE, Scene};
 
 pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
@@ -110,7 +110,7 @@ impl Fault {
             Fault::FewDescriptors(more, which) => take_descriptors(scene, more, which),
             Fault::EventsLost(which) => return lose_events(scene, which),
             Fault::ClockSteps(seconds) => step_clock(scene, seconds),
-            Fault::Crowd => {
+            Fault::Callers => {
                 let mut directories = scene.shared_directories();
                 directories.push(scene.node.plugins_dir());
                 for directory in directories {
@@ -126,7 +126,7 @@ impl Fault {
     pub(crate) fn wait_met(self, scene: &mut Scene, before: usize) {
         if let Fault::DriverCloses(which) = self {
             let met = scene.party(which).met();
-            return eventually("connections end", SOON, || {
+            return eventually("connections end", PATIENCE, || {
                 scene.party(which).met() > met + 3
             });
         }
@@ -137,7 +137,7 @@ impl Fault {
             _ => return,
         };
         let what = format!("{self:?} is met");
-        eventually(&what, SOON, || scene.has_said(before, words));
+        eventually(&what, PATIENCE, || scene.has_said(before, words));
     }
 }
 
@@ -281,7 +281,7 @@ fn lose_events(scene: &mut Scene, which: Which) -> bool {
     if scene.is_short_of_inotify || was_frozen {
         return false;
     }
-    eventually("it notices that events were lost", SOON, || {
+    eventually("it notices that events were lost", PATIENCE, || {
         scene.has_said(before, "events were lost")
     });
     true

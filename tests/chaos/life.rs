@@ -10,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::disk::Disk;
 use crate::fault::{Directory, Scarce};
-use crate::scene::{SOON, STATE_FILE, Scene};
+use crate::scene::{PATIENCE, STATE_FILE, Scene};
 
 impl Scene {
     /// Starts the registrar, with or without enough inotify.
@@ -44,7 +44,7 @@ impl Scene {
 
     /// Its end, which the test must have caused or a fault must explain.
     pub(crate) fn reap(&mut self) {
-        let end = self.registrar.wait_exit(SOON);
+        let end = self.registrar.wait_exit(PATIENCE);
         let explained = end.signal() == Some(9) || self.run_was_full && end.code() == Some(1);
         assert!(explained, "the registrar ended by itself: {end}");
     }
@@ -75,7 +75,7 @@ impl Scene {
         let stat = format!("/proc/{}/stat", self.registrar.pid());
         let is = |state: &str| fs::read_to_string(&stat).unwrap().contains(state);
         // With a full runtime directory it may end first.
-        eventually("the registrar is stopped", SOON, || {
+        eventually("the registrar is stopped", PATIENCE, || {
             is(") T ") || is(") Z ")
         });
         self.registrar_is_frozen = is(") T ");
@@ -109,7 +109,7 @@ impl Scene {
         if self.registrar_is_down {
             self.start(None);
         }
-        eventually("the registrar is up", SOON, || {
+        eventually("the registrar is up", PATIENCE, || {
             self.start_if_ended();
             self.is_up()
         });
@@ -126,7 +126,7 @@ impl Scene {
         self.rouse();
         let before = self.log_length();
         self.registrar.signal(Signal::SIGHUP);
-        eventually("the configuration was read again", SOON, || {
+        eventually("the configuration was read again", PATIENCE, || {
             let log = self.registrar.logs();
             let mut lines = log[before..].split_inclusive('\n');
             // Without a free descriptor the registrar refuses the reload.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bed::Dice;
 use bed::kubelet::Mark;
+use bed::scene::QUIET;
 
 use crate::allowance::Allowance;
 use crate::calm::Footprint;
@@ -20,8 +21,6 @@ use crate::tally::Tally;
 const FAULTS: [u64; 7] = [1, 1, 1, 2, 2, 4, 6];
 /// The longest pause between two faults, in milliseconds.
 const PAUSE: u64 = 500;
-/// Longer than the registrar waits before its first announcement.
-const QUIET: Duration = Duration::from_millis(3700);
 /// How much of the daemon's log a report has.
 const TAIL: usize = 150;
 

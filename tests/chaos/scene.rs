@@ -23,7 +23,7 @@ pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 pub(crate) const HTTP_SOCKET: &str = "http.sock";
 pub(crate) const STATE_FILE: &str = "state.json";
 /// Far longer than anything takes, including the resync after 30 s.
-pub(crate) const SOON: Duration = Duration::from_secs(100);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The node. The registrar ends first, and the directories go last.
 pub(crate) struct Scene {

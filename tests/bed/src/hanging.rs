@@ -3,14 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 
+use crate::scene::SOON;
 use crate::{Process, eventually, skipped};
-
-const SOON: Duration = Duration::from_secs(20);
 
 /// Mounted until it is dropped. A process that touches a path below it while it hangs, hangs too.
 pub struct HangingMount {

@@ -10,11 +10,11 @@
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
 //! - [`Process`]: a child process that ends with its owner
 //! - [`Registrar`]: the real binary, run as a process
-//! - [`Stranger`]: a listener that does not speak gRPC
+//! - [`RawListener`]: a listener that does not speak gRPC
 //! - [`Storm`]: endless changes in a node's directories
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
 //! - [`SidecarProcess`]: node-driver-registrar itself, or a program with its flags, as a process
-//! - [`View`]: a container: its own mount namespace and root
+//! - [`Container`]: a container: its own mount namespace and root
 //! - [`HangingMount`]: a file system whose server hangs
 //! - [`Mounts`]: mounts that only this thread and its children see
 //! - [`flood()`]: many connections that a client holds and does not use
@@ -23,12 +23,13 @@
 //! - [`Sentinels`]: foreign files that the registrar must not touch
 //! - [`script`]: a program that the test writes or copies
 //! - [`skipped`]: for a test that cannot run on this machine
-//! - [`wire`]: single calls of a kubelet; [`Crowd`] makes many
+//! - [`wire`]: single calls of a kubelet; [`Callers`] makes many
 //! - [`raw`]: such a call, written byte by byte
 //! - [`mod@eventually`]: waits for a condition instead of sleeping
 
+pub mod callers;
 mod channel;
-pub mod crowd;
+pub mod container;
 mod dead_socket;
 pub mod dice;
 pub mod driver;
@@ -46,6 +47,7 @@ mod port;
 pub mod process;
 pub mod proto;
 pub mod raw;
+pub mod raw_listener;
 pub mod registrar;
 pub mod scene;
 pub mod script;
@@ -56,12 +58,11 @@ pub mod sidecar_process;
 pub mod skipping;
 pub mod status;
 pub mod storm;
-pub mod stranger;
-pub mod view;
 pub mod wire;
 mod worker;
 
-pub use crowd::{Crowd, Turn};
+pub use callers::{Callers, Turn};
+pub use container::Container;
 pub use dead_socket::{dead_socket, try_dead_socket};
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
@@ -77,6 +78,7 @@ pub use notify_socket::NotifySocket;
 pub use output::{stderr, stdout};
 pub use port::free_port;
 pub use process::Process;
+pub use raw_listener::RawListener;
 pub use registrar::Registrar;
 pub use scene::{KubeletScene, Scene};
 pub use sentinels::Sentinels;
@@ -86,5 +88,3 @@ pub use sidecar_process::SidecarProcess;
 pub use skipping::{has_program, is_root, skipped};
 pub use status::{DriverStatus, Status};
 pub use storm::{Storm, Weather};
-pub use stranger::Stranger;
-pub use view::View;

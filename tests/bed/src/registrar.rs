@@ -302,8 +302,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-
-    const SOON: Duration = Duration::from_secs(10);
+    use crate::scene::SOON;
 
     /// A shell script in place of the registrar: `run` prints its environment and waits, `status`
     /// answers meanwhile.

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use bed::scene::{NAME, SOON};
 use bed::{
-    KubeletProcess, Process, Registrar, Release, Scene, Settings, Timing, View, eventually, script,
-    stdout,
+    Container, KubeletProcess, Process, Registrar, Release, Scene, Settings, Timing, eventually,
+    script, stdout,
 };
 use nix::fcntl::{Flock, FlockArg};
 
@@ -118,7 +118,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
 /// as pods do, or in the node's (hostPID), or with the node's files and its own mounts.
 #[test]
 fn no_process_in_a_container_is_taken_for_the_kubelet() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let _alone = alone();
@@ -131,7 +131,7 @@ fn no_process_in_a_container_is_taken_for_the_kubelet() {
     let text = format!("#!/bin/sh\n{line} {} \"$@\"\n", program.display());
     script::write(&wrapper, &text);
     scene.registrar = Registrar::exactly(wrapper, &scene.node);
-    let view = |name: &str| View::new(scene.node.root().join(name));
+    let view = |name: &str| Container::new(scene.node.root().join(name));
     let mut own_mounts = Command::new("unshare");
     own_mounts.args(["--mount", "bash"]);
     let containers = [
@@ -240,13 +240,13 @@ fn the_process_behind_the_pod_resources_socket_is_believed() {
 
 #[test]
 fn the_doctor_says_that_a_kubelet_in_a_container_has_to_be_named() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let _alone = alone();
     let mut scene = auto();
     let elsewhere = scene.node.root().join("elsewhere");
-    let view = View::new(scene.node.root().join("pod")).with_own_pids();
+    let view = Container::new(scene.node.root().join("pod")).with_own_pids();
     let _contained = Impostor::within(view.command("bash"), &elsewhere);
     let _driver = scene.node.driver(NAME);
     scene.registrar.start();

@@ -9,7 +9,7 @@ use bed::{Behaviour, KubeletScene, Mounts, Node, Release, eventually, stays};
 
 use crate::setup;
 
-const OTHER: &str = "renamed.csi.paas.cucloud";
+const RENAMED: &str = "renamed.csi.paas.cucloud";
 
 /// A private mount namespace for this test. None without root; `tests/run` has root.
 fn mounts() -> Option<Mounts> {
@@ -35,14 +35,14 @@ fn locked(mounts: &mut Mounts) -> KubeletScene {
 fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
-    scene.driver.restart(Behaviour::named(OTHER));
-    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    scene.driver.restart(Behaviour::named(RENAMED));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(RENAMED));
     assert!(exists(&scene.link()), "the file system is read-only");
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
     eventually("the old link goes", SOON, || !exists(&link));
     scene.kubelet.wait_deregistered(NAME, SOON);
-    scene.kubelet.wait_registered(OTHER, SOON);
+    scene.kubelet.wait_registered(RENAMED, SOON);
     drop(scene.registrar);
     drop(scene.kubelet);
     drop(mounts);
@@ -61,12 +61,12 @@ fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
     mounts.read_only(&registry, true).unwrap();
     scene.registrar.start();
     scene.wait_phase("registered");
-    scene.driver.restart(Behaviour::named(OTHER));
-    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    scene.driver.restart(Behaviour::named(RENAMED));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(RENAMED));
     for directory in [registry, scene.node.kubelet_root()] {
         mounts.read_only(&directory, false).unwrap();
     }
-    scene.kubelet.wait_registered(OTHER, SOON);
+    scene.kubelet.wait_registered(RENAMED, SOON);
     eventually("the dead socket goes", SOON, || !exists(&dead));
     drop(scene.registrar);
     drop(scene.kubelet);
@@ -99,7 +99,7 @@ fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
 fn a_driver_that_takes_its_name_up_again_keeps_the_link_that_could_not_be_removed() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
-    for name in [OTHER, NAME] {
+    for name in [RENAMED, NAME] {
         scene.driver.restart(Behaviour::named(name));
         scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(name));
     }
@@ -152,8 +152,8 @@ fn a_socket_that_was_given_up_while_it_was_hidden_goes_when_it_shows_again() {
     let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
     mounts.tmpfs(&registry, 100, 1 << 20);
     eventually("it is served anew", SOON, || exists(&old));
-    scene.driver.restart(Behaviour::named(OTHER));
-    let new = scene.node.reg_socket(OTHER);
+    scene.driver.restart(Behaviour::named(RENAMED));
+    let new = scene.node.reg_socket(RENAMED);
     eventually("the new name is served", SOON, || exists(&new));
     mounts.unmount(&registry);
     eventually("it is served in the old directory", SOON, || exists(&new));

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
 use bed::scene::{A_WHILE, NAME, OTHER, SOON, TAKE_OVER, in_both_layouts, is_alive, is_nothing};
-use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Scene, Stranger, dead_socket, stays};
+use bed::{Behaviour, DriverStatus, FakeDriver, Layout, RawListener, Scene, dead_socket, stays};
 
 use crate::setup;
 
@@ -115,7 +115,7 @@ fn a_link_to_our_own_socket_in_other_words_is_put_right() {
 fn a_live_foreign_socket_is_waited_for_and_its_end_is_noticed_at_once() {
     at_each_place(
         "",
-        |_, path| Stranger::silent(&path),
+        |_, path| RawListener::silent(&path),
         |scene, path, stranger| {
             let words = format!("pid {} serves {}", std::process::id(), path.display());
             scene.reason(NAME, "conflict", &words);
@@ -134,7 +134,7 @@ fn a_live_foreign_link_is_waited_for_and_its_removal_is_noticed_at_once() {
         "",
         |scene, path| {
             symlink(elsewhere(scene), path).unwrap();
-            Stranger::silent(&elsewhere(scene))
+            RawListener::silent(&elsewhere(scene))
         },
         |scene, path, _stranger| {
             let words = format!("serves {}", path.display());
@@ -151,14 +151,14 @@ fn a_live_foreign_link_is_waited_for_and_its_removal_is_noticed_at_once() {
 fn a_live_foreign_socket_or_link_is_taken_over_where_that_is_asked_for() {
     at_each_place(
         TAKE_OVER,
-        |_, path| Stranger::silent(&path),
+        |_, path| RawListener::silent(&path),
         |scene, _, _stranger| drop(scene.wait_published(NAME)),
     );
     at_each_place(
         TAKE_OVER,
         |scene, path| {
             symlink(elsewhere(scene), path).unwrap();
-            Stranger::silent(&elsewhere(scene))
+            RawListener::silent(&elsewhere(scene))
         },
         |scene, _, _stranger| {
             scene.wait_published(NAME);
@@ -171,7 +171,7 @@ fn a_live_foreign_socket_or_link_is_taken_over_where_that_is_asked_for() {
 fn an_owner_that_hangs_up_on_us_is_not_asked_at_full_speed() {
     at_each_place(
         "",
-        |_, path| Stranger::curt(&path),
+        |_, path| RawListener::curt(&path),
         |scene, _, stranger| {
             scene.phase(NAME, "conflict");
             let before = stranger.met();
@@ -222,7 +222,7 @@ fn a_directory_is_never_deleted_and_published_over_when_it_goes() {
 fn what_is_foreign_when_we_stop_stays() {
     at_each_place(
         "",
-        |_, path| Stranger::silent(&path),
+        |_, path| RawListener::silent(&path),
         |scene, path, _stranger| {
             scene.phase(NAME, "conflict");
             scene.registrar.signal(nix::sys::signal::Signal::SIGTERM);
@@ -254,7 +254,7 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
 fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
     let (scene, mut driver, kubelet) = setup().registered();
     let socket = scene.node.reg_socket(NAME);
-    let stranger = Stranger::instead(&socket);
+    let stranger = RawListener::instead(&socket);
     scene.phase(NAME, "conflict");
     driver.restart(Behaviour::named(OTHER));
     kubelet.wait_deregistered(NAME, SOON);

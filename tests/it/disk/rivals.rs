@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bed::kubelet::Counts;
 use bed::scene::{NAME, SOON, TAKE_OVER, in_both_layouts, is_alive};
-use bed::{FakeDriver, Layout, Scene, Stranger, eventually};
+use bed::{FakeDriver, Layout, RawListener, Scene, eventually};
 
 use crate::setup;
 
@@ -93,7 +93,7 @@ fn a_rival_that_keeps_putting_a_dead_link_there_meets_ours_more_and_more_slowly(
 fn a_live_rival_is_taken_over_more_and_more_slowly() {
     in_both_layouts(|layout| {
         let rival = std::env::temp_dir().join(format!("nsdr-rival-{}.sock", std::process::id()));
-        let stranger = Stranger::silent(&rival);
+        let stranger = RawListener::silent(&rival);
         over_the_link(layout, TAKE_OVER, |scene, link| {
             put_link(scene, rival.clone(), link);
         });
@@ -128,7 +128,7 @@ fn a_live_rival_at_the_sockets_place_is_taken_over_more_and_more_slowly() {
     in_both_layouts(|layout| {
         let (scene, _driver) = taking_over(layout);
         let rival = scene.node.root().join("rival.sock");
-        let _stranger = Stranger::silent(&rival);
+        let _stranger = RawListener::silent(&rival);
         let theirs = inode(&rival).unwrap();
         let socket = scene.node.reg_socket(NAME);
         let strike = || {

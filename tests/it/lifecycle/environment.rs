@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use bed::scene::NAME;
-use bed::{Node, View, stderr, stdout};
+use bed::{Container, Node, stderr, stdout};
 
 use crate::{PROGRAM, setup};
 
@@ -53,7 +53,7 @@ fn a_variable_that_only_looks_a_little_like_a_services_is_an_error() {
 /// A machine with this environment file for the unit, as a shell on it sees it.
 struct Machine {
     node: Node,
-    view: View,
+    view: Container,
     program: PathBuf,
 }
 
@@ -61,7 +61,7 @@ impl Machine {
     /// None where the test cannot create a mount namespace.
     fn with(environment: &str) -> Option<Machine> {
         // Without the directory, the mount below would create it on the real machine.
-        if !View::can_be_had() || !Path::new("/etc/default").is_dir() {
+        if !Container::can_be_had() || !Path::new("/etc/default").is_dir() {
             return None;
         }
         let node = Node::new();
@@ -69,7 +69,7 @@ impl Machine {
         fs::create_dir(&defaults).unwrap();
         fs::write(defaults.join("node-storage-driver-registrar"), environment).unwrap();
         let program = bed::registrar::chosen(PROGRAM);
-        let view = View::new(node.root().join("machine"))
+        let view = Container::new(node.root().join("machine"))
             .mounted(program.parent().unwrap(), "/image")
             .mounted(node.root(), node.root())
             .mounted(&defaults, "/etc/default");

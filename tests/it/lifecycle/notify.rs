@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bed::notify_socket::Message;
 use bed::scene::{A_WHILE, NAME, OTHER, SOON};
-use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually, never, stays};
+use bed::{Behaviour, NotifySocket, RawListener, Scene, eventually, never, stays};
 
 use crate::setup;
 
@@ -172,7 +172,7 @@ fn the_watchdog_is_fed_also_while_a_driver_makes_trouble() {
     let (scene, notify) = under_systemd(&[NAME, OTHER], "");
     let mut scene = scene.with_env("WATCHDOG_USEC", "6000000");
     let behind = scene.node.behaving("behind", Behaviour::named(NAME));
-    let _fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
+    let _fickle = RawListener::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     scene.registrar.start();
     eventually("four life signs", SOON, || notify.count("WATCHDOG=1") >= 4);
     let messages = notify.messages();

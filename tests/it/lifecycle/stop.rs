@@ -173,7 +173,7 @@ fn what_is_not_ours_stays_when_the_package_goes() {
     bed::dead_socket(&scene.node.reg_socket(OTHER));
     std::os::unix::fs::symlink(scene.node.reg_socket(OTHER), scene.node.link(OTHER)).unwrap();
     fs::write(scene.node.link(NAME), "a file").unwrap();
-    let _stranger = bed::Stranger::silent(&scene.node.reg_socket(NAME));
+    let _stranger = bed::RawListener::silent(&scene.node.reg_socket(NAME));
     let before = scene.files();
     let output = scene.registrar.run_cli(["clean-up"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bed::scene::{NAME, SOON, is_nothing};
 use bed::{
-    Behaviour, FakeDriver, KubeletProcess, KubeletScene, Layout, Node, Registrar, Release,
-    Settings, Timing, View, eventually,
+    Behaviour, Container, FakeDriver, KubeletProcess, KubeletScene, Layout, Node, Registrar,
+    Release, Settings, Timing, eventually,
 };
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn with_kubelet_in_container(keys: &str, table: &str) -> KubeletScene {
     let config = node.default_config(&[]);
     node.write_config(&format!("{config}{keys}\n[drivers.{NAME:?}]\n{table}\n"));
     let root = node.kubelet_root();
-    let view = View::new(node.root().join("container"))
+    let view = Container::new(node.root().join("container"))
         .mounted(&root, &root)
         .mounted(node.root().join("vdata/storage"), STORAGE);
     let driver = node.driver(NAME);
@@ -60,7 +60,7 @@ fn endpoint() -> String {
 
 #[test]
 fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let table = format!("endpoint = {:?}", endpoint());
@@ -80,7 +80,7 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
 
 #[test]
 fn a_kubelet_that_does_not_see_our_paths_is_what_the_doctor_names_first() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let scene = with_kubelet_in_container("", "");
@@ -111,13 +111,13 @@ fn first_finding(scene: &KubeletScene) -> Value {
 /// default paths, and the command line is unchanged.
 #[test]
 fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     for (name, line) in SIDECARS {
         let node = Node::new();
         let root = node.kubelet_root();
-        let host = View::new(node.root().join("host")).mounted(&root, "/var/lib/kubelet");
+        let host = Container::new(node.root().join("host")).mounted(&root, "/var/lib/kubelet");
         let settings = Settings::new("/var/lib/kubelet", Release::V1_36);
         std::fs::create_dir_all(&root).unwrap();
         let kubelet = KubeletProcess::start_in(host, settings.with_timing(Timing::faster(10)));
@@ -130,7 +130,7 @@ fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths()
         } else {
             "/csi"
         };
-        let pod = View::new(node.root().join("pod"))
+        let pod = Container::new(node.root().join("pod"))
             .mounted(program.parent().unwrap(), "/image")
             .mounted(plugin.parent().unwrap(), inside)
             .mounted(root.join("plugins_registry"), "/registration");
@@ -176,7 +176,7 @@ impl Pod {
         self.unit = None;
         let root = self.node.kubelet_root();
         let program = bed::registrar::chosen(PROGRAM);
-        let pod = View::new(self.node.root().join("pod"))
+        let pod = Container::new(self.node.root().join("pod"))
             .with_own_pids()
             .mounted(program.parent().unwrap(), "/image")
             .mounted(root.join("plugins/d"), "/csi")
@@ -198,7 +198,7 @@ impl Pod {
 /// A kubelet before 1.25 ignores links when it starts, and a pod cannot see that it has started.
 #[test]
 fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let mut pod = Pod::registered(Release::V1_24);
@@ -250,7 +250,7 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
 /// registrar.
 #[test]
 fn a_newer_kubelet_that_a_pod_cannot_see_keeps_its_link() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     for release in [Release::V1_35, Release::V1_36] {

@@ -7,13 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::kubelet::{Event, Mark};
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, QUIET, SOON};
 use bed::{Behaviour, FakeDriver, Release, Scene, Sidecar, TestKubelet, eventually};
 
 use crate::setup;
-
-/// Longer than the registrar waits before its first announcement.
-const QUIET: Duration = Duration::from_millis(3700);
 
 /// A node on which the driver runs twice: in a pod with its sidecar, and on the host.
 struct Move {

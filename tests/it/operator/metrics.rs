@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{Scene, Stranger, eventually, has_program, stderr};
+use bed::{RawListener, Scene, eventually, has_program, stderr};
 
 use crate::http_client::get;
 use crate::setup;
@@ -103,7 +103,7 @@ fn a_fight_over_the_socket_is_no_registration() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let socket = scene.node.reg_socket(NAME);
-    let stranger = Stranger::instead(&socket);
+    let stranger = RawListener::instead(&socket);
     scene.phase(NAME, "conflict");
     drop(stranger);
     scene.phase(NAME, "registered");

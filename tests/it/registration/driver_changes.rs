@@ -9,7 +9,7 @@ use bed::{Behaviour, Release, eventually, stays};
 use crate::setup;
 
 /// Longer than the kubelet takes to notice anything.
-const A_WHILE: Duration = Duration::from_secs(2);
+const KUBELET_ROUNDS: Duration = Duration::from_secs(2);
 
 fn with_limit(max_volumes: i64) -> Behaviour {
     Behaviour {
@@ -50,7 +50,7 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
             let words =
                 format!("a volume limit of {limit}, and was registered with no volume limit");
             scene.wait_reason(&words);
-            stays("registered", A_WHILE, || {
+            stays("registered", KUBELET_ROUNDS, || {
                 scene.kubelet.counts_since(mark) == Counts::default()
             });
         }

@@ -105,11 +105,11 @@ fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
 
 #[test]
 fn under_another_name_the_old_link_goes_and_two_seconds_later_the_new_one_comes() {
-    const OTHER: &str = "other.csi.paas.cucloud";
+    const RENAMED: &str = "other.csi.paas.cucloud";
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).registered();
-        let (old, new) = (scene.link(), scene.node.link(OTHER));
-        scene.driver.restart(Behaviour::named(OTHER));
+        let (old, new) = (scene.link(), scene.node.link(RENAMED));
+        scene.driver.restart(Behaviour::named(RENAMED));
         // A late look makes the gap longer, never shorter.
         let mut there = Instant::now();
         eventually("the old link goes", SOON, || {
@@ -122,9 +122,9 @@ fn under_another_name_the_old_link_goes_and_two_seconds_later_the_new_one_comes(
         eventually("the new link comes", SOON, || exists(&new));
         let gap = there.elapsed();
         assert!(gap >= Duration::from_secs(2), "{gap:?}");
-        scene.kubelet.wait_registered(OTHER, SOON);
+        scene.kubelet.wait_registered(RENAMED, SOON);
         let driver = scene.wait_phase("registered");
-        assert_eq!(driver.name.as_deref(), Some(OTHER));
+        assert_eq!(driver.name.as_deref(), Some(RENAMED));
         assert!(!scene.kubelet.registered().contains_key(NAME));
         assert!(!exists(&scene.node.reg_socket(NAME)));
         assert!(!exists(&old));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bed::kubelet::Event;
 use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, nothing_since};
-use bed::{Behaviour, Stranger, eventually, identity};
+use bed::{Behaviour, RawListener, eventually, identity};
 
 use crate::setup;
 
@@ -195,7 +195,7 @@ fn a_driver_whose_place_a_stranger_has_does_not_keep_its_name_from_another() {
     let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     scene.wait_published(SHARED);
     let socket = scene.node.reg_socket(SHARED);
-    let stranger = Stranger::instead(&socket);
+    let stranger = RawListener::instead(&socket);
     scene.reason(NAME, "conflict", "serves");
     first.stop();
     scene.phase(NAME, "waiting-for-driver");

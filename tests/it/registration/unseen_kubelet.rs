@@ -14,7 +14,7 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::{PROGRAM, setup};
 
 /// A kubelet that the registrar sees would get three announcements in this time.
-const A_WHILE: Duration = Duration::from_secs(10);
+const THREE_ANNOUNCEMENTS: Duration = Duration::from_secs(10);
 
 /// The links go to the kubelet's directory, but the configuration names another root.
 fn with_wrong_root(release: Release) -> KubeletScene {
@@ -37,7 +37,7 @@ fn without_any_kubelet_one_link_is_made_and_left_alone() {
     let _driver = scene.node.driver(NAME);
     let path = scene.node.link(NAME);
     let link = eventually("the link exists", SOON, || identity(&path));
-    stays("the link is left alone", A_WHILE, || {
+    stays("the link is left alone", THREE_ANNOUNCEMENTS, || {
         identity(&path) == Some(link)
     });
     let driver = scene.phase(NAME, "waiting-for-kubelet");
@@ -68,7 +68,7 @@ fn with_a_wrong_root_the_end_of_a_kubelet_is_worth_one_announcement() {
         } else {
             let mut link = identity(&scene.link());
             let mut made = 0;
-            stays("no more than one announcement", A_WHILE, || {
+            stays("no more than one announcement", THREE_ANNOUNCEMENTS, || {
                 let now = identity(&scene.link());
                 made += u32::from(now != link);
                 link = now;

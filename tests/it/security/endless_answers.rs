@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{Scene, Stranger, eventually, never};
+use bed::{RawListener, Scene, eventually, never};
 
 use crate::setup;
 
@@ -47,7 +47,7 @@ const fn frame(kind: u8, words: &[u8]) -> Frame {
 /// The driver NAME behaves as `hostile` says, and the reason has these words; the other driver is
 /// registered, and memory stays bounded.
 #[track_caller]
-fn borne(words: &str, hostile: impl FnOnce(&Scene) -> Stranger) {
+fn borne(words: &str, hostile: impl FnOnce(&Scene) -> RawListener) {
     let scene = setup().drivers(&[NAME, OTHER]).http().more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
@@ -70,7 +70,7 @@ fn borne(words: &str, hostile: impl FnOnce(&Scene) -> Stranger) {
 #[test]
 fn a_driver_that_takes_the_call_and_says_nothing_runs_into_the_deadline() {
     borne("took longer than 300ms", |scene| {
-        Stranger::silent(&scene.node.csi_socket(NAME))
+        RawListener::silent(&scene.node.csi_socket(NAME))
     });
 }
 
@@ -78,34 +78,34 @@ fn a_driver_that_takes_the_call_and_says_nothing_runs_into_the_deadline() {
 fn a_driver_that_answers_in_drops_runs_into_the_deadline() {
     let pause = Duration::from_millis(200);
     borne("took longer than 300ms", |scene| {
-        Stranger::dripping(&scene.node.csi_socket(NAME), HUGE_MESSAGE, pause)
+        RawListener::dripping(&scene.node.csi_socket(NAME), HUGE_MESSAGE, pause)
     });
 }
 
 #[test]
 fn a_driver_whose_headers_never_end_fills_no_memory() {
     borne("excessive load", |scene| {
-        Stranger::flooding(&scene.node.csi_socket(NAME), OPEN_HEADERS, &MORE_HEADERS)
+        RawListener::flooding(&scene.node.csi_socket(NAME), OPEN_HEADERS, &MORE_HEADERS)
     });
 }
 
 #[test]
 fn a_driver_whose_message_never_ends_fills_no_memory() {
     borne("GetPluginInfo failed", |scene| {
-        Stranger::flooding(&scene.node.csi_socket(NAME), HUGE_MESSAGE, &MORE_DATA)
+        RawListener::flooding(&scene.node.csi_socket(NAME), HUGE_MESSAGE, &MORE_DATA)
     });
 }
 
 #[test]
 fn a_driver_that_sends_settings_without_end_fills_no_memory() {
     borne("took longer than 300ms", |scene| {
-        Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, SETTINGS)
+        RawListener::flooding(&scene.node.csi_socket(NAME), SETTINGS, SETTINGS)
     });
 }
 
 #[test]
 fn a_driver_that_hangs_up_at_once_is_asked_again() {
     borne("csi.sock", |scene| {
-        Stranger::curt(&scene.node.csi_socket(NAME))
+        RawListener::curt(&scene.node.csi_socket(NAME))
     });
 }

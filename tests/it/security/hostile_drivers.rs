@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bed::driver::{Answer, Call};
 use bed::scene::{NAME, OTHER, SOON, is_nothing};
-use bed::{Behaviour, Stranger, eventually, never};
+use bed::{Behaviour, RawListener, eventually, never};
 use tonic::Code;
 
 use crate::setup;
@@ -95,7 +95,7 @@ fn a_driver_whose_node_id_comes_later_is_published_then() {
 #[test]
 fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
     let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
-    let babbler = Stranger::saying(
+    let babbler = RawListener::saying(
         &scene.node.csi_socket(NAME),
         b"220 mail.example ESMTP ready, how may I help you?\r\n",
     );
@@ -121,7 +121,7 @@ fn a_driver_that_floods_us_does_not_keep_others_waiting() {
     let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
-    let _flood = Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
+    let _flood = RawListener::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
     let kubelet = scene.node.kubelet();
     scene.reason(NAME, "waiting-for-driver", "");
     let _healthy = scene.node.driver(OTHER);
@@ -136,7 +136,7 @@ fn a_driver_that_floods_us_does_not_keep_others_waiting() {
 fn a_driver_that_answers_and_hangs_up_each_time_is_not_asked_at_full_speed() {
     let scene = setup().drivers(&[NAME, OTHER]).started();
     let behind = scene.node.behaving("behind", Behaviour::named(NAME));
-    let fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
+    let fickle = RawListener::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     let kubelet = scene.node.kubelet();
     let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use bed::driver::Answer;
 use bed::scene::{NAME, SOON};
 use bed::wire::notify;
-use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually};
+use bed::{Behaviour, NotifySocket, RawListener, Scene, eventually};
 use tonic::Code;
 
 use crate::setup;
@@ -178,7 +178,7 @@ fn the_last_words_of_a_connection_are_harmless() {
         frames
     });
     let (scene, systemd) = started();
-    let _stranger = Stranger::saying(&scene.node.csi_socket(NAME), &GOAWAY);
+    let _stranger = RawListener::saying(&scene.node.csi_socket(NAME), &GOAWAY);
     eventually("the end of it is told", SOON, || {
         let status = scene.registrar.status()?;
         let reason = status.driver(NAME)?.reason.clone()?;

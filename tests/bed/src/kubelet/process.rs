@@ -21,8 +21,8 @@ use super::child::{ASKED, Command, Report, Start};
 use super::ledger::Ledger;
 use super::record::Event;
 use super::settings::{Faults, Settings};
+use crate::container::Container;
 use crate::process::Process;
-use crate::view::View;
 
 /// Declares the entry through which this test executable can become a kubelet.
 ///
@@ -48,7 +48,7 @@ pub struct KubeletProcess {
     ledger: Arc<Ledger>,
     running: Option<Running>,
     /// The container that it runs in.
-    view: Option<View>,
+    view: Option<Container>,
 }
 
 struct Running {
@@ -66,7 +66,7 @@ impl KubeletProcess {
     }
 
     /// The same in a container; the settings have the container's paths.
-    pub fn start_in(view: impl Into<Option<View>>, settings: Settings) -> Self {
+    pub fn start_in(view: impl Into<Option<Container>>, settings: Settings) -> Self {
         let mut kubelet = Self {
             view: view.into(),
             settings,
@@ -161,7 +161,7 @@ impl KubeletProcess {
 }
 
 impl Running {
-    fn spawn(ledger: &Arc<Ledger>, view: Option<&View>) -> Self {
+    fn spawn(ledger: &Arc<Ledger>, view: Option<&Container>) -> Self {
         // The link in /proc, unlike a path, is correct even if cargo has replaced the file.
         let program = format!("/proc/{}/exe", std::process::id());
         let mut command = match view {

@@ -10,13 +10,11 @@ use bed::driver::{Answer, Call, Closing, Listening, Probe};
 use bed::proto::csi::identity_client::IdentityClient;
 use bed::proto::csi::node_client::NodeClient;
 use bed::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest};
+use bed::scene::{NAME, SOON};
 use bed::{Behaviour, FakeDriver, Node, eventually};
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Status};
-
-const NAME: &str = "local.csi.test";
-const SOON: Duration = Duration::from_secs(15);
 
 struct Client {
     runtime: tokio::runtime::Runtime,

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use bed::kubelet::{Counts, Event};
+use bed::scene::{NAME, SOON};
 use bed::{Release, Timing};
 
-use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
+use crate::scene::{ROUNDS, Scene, remove};
 use crate::stand_in::StandIn;
 
 #[test]
@@ -34,7 +35,10 @@ fn registers_a_link_to_a_live_socket() {
 #[test]
 fn takes_about_a_second_with_the_real_times() {
     let mut scene = Scene::new(Release::V1_36);
-    let real = settings(&scene.node, Release::V1_36).with_timing(Timing::default());
+    let real = scene
+        .node
+        .kubelet_settings(Release::V1_36)
+        .with_timing(Timing::default());
     scene.kubelet.restart_as(real);
     let mark = scene.kubelet.mark();
     scene.make_link();
@@ -70,7 +74,7 @@ fn retries_a_link_to_a_socket_that_nobody_listens_on() {
     for release in Release::ALL {
         let mut scene = Scene::new(release);
         scene.registrar.end();
-        let mut fast = settings(&scene.node, release);
+        let mut fast = scene.node.kubelet_settings(release);
         fast.timing = Timing::faster(100);
         scene.kubelet.restart_as(fast);
         scene.make_link();

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bed::driver::{Answer, Behaviour, Call};
 use bed::kubelet::{Counts, Event};
+use bed::scene::{NAME, SOON};
 use bed::{Release, Timing, eventually};
 
-use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
+use crate::scene::{ROUNDS, Scene, remove};
 use crate::stand_in::{NotifyAnswer, StandIn};
 
 fn rejections(scene: &Scene) -> usize {
@@ -55,7 +56,7 @@ fn versions_and_type_are_validated() {
 #[test]
 fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
     let mut scene = Scene::new(Release::V1_35);
-    let mut slow = settings(&scene.node, Release::V1_35);
+    let mut slow = scene.node.kubelet_settings(Release::V1_35);
     slow.timing.backoff_initial = Duration::from_millis(400);
     scene.kubelet.restart_as(slow);
     scene
@@ -99,7 +100,7 @@ fn back_off_also_holds_up_a_deregistration() {
     let mut scene = Scene::new(Release::V1_35);
     // Before 1.36 an error from Notify(true) leaves the driver registered and the path failed.
     scene.registrar.answer_notify(NotifyAnswer::Error);
-    let mut slow = settings(&scene.node, Release::V1_35);
+    let mut slow = scene.node.kubelet_settings(Release::V1_35);
     slow.timing.backoff_initial = Duration::from_secs(2);
     scene.kubelet.restart_as(slow);
     scene.make_link();
@@ -205,7 +206,7 @@ fn an_error_from_notify_makes_1_36_start_over_and_no_other() {
 #[test]
 fn a_late_answer_to_notify_is_an_error() {
     let mut scene = Scene::new(Release::V1_36);
-    let mut settings = settings(&scene.node, Release::V1_36);
+    let mut settings = scene.node.kubelet_settings(Release::V1_36);
     settings.timing.notify = Duration::from_millis(300);
     scene.kubelet.restart_as(settings);
     scene

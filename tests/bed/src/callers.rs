@@ -15,7 +15,7 @@ use crate::proto::registration::registration_client::RegistrationClient;
 use crate::worker::Worker;
 
 /// The connections, open until this is dropped, on one thread.
-pub struct Crowd {
+pub struct Callers {
     turns: UnboundedSender<(Turn, mpsc::Sender<Answers>)>,
     _worker: Worker,
 }
@@ -32,7 +32,7 @@ pub enum Turn {
 /// How long each connection waited for its answer.
 type Answers = Result<Vec<Duration>, Status>;
 
-impl Crowd {
+impl Callers {
     /// Opens this many connections.
     pub fn open(path: &Path, connections: usize) -> Result<Self, Status> {
         let (opened, result) = mpsc::channel();

@@ -13,42 +13,42 @@ use std::time::Duration;
 use nix::sys::socket::{Shutdown, shutdown};
 
 /// Listens until it is dropped; its socket file stays, as after a kill.
-pub struct Stranger {
+pub struct RawListener {
     listener: UnixListener,
     ended: Arc<AtomicBool>,
     met: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Stranger {
+impl RawListener {
     /// Accepts every connection, keeps it open and sends nothing.
-    pub fn silent(path: &Path) -> Stranger {
-        Stranger::listen(path, Some)
+    pub fn silent(path: &Path) -> RawListener {
+        RawListener::listen(path, Some)
     }
 
     /// The same, renamed over the socket at `path`.
-    pub fn instead(path: &Path) -> Stranger {
+    pub fn instead(path: &Path) -> RawListener {
         let beside = path.with_extension("stranger");
-        let stranger = Stranger::silent(&beside);
+        let stranger = RawListener::silent(&beside);
         fs::rename(beside, path).unwrap();
         stranger
     }
 
     /// Closes every connection at once.
-    pub fn curt(path: &Path) -> Stranger {
-        Stranger::listen(path, |_| None)
+    pub fn curt(path: &Path) -> RawListener {
+        RawListener::listen(path, |_| None)
     }
 
     /// Sends these bytes on every connection, and keeps it open.
-    pub fn saying(path: &Path, words: &'static [u8]) -> Stranger {
-        Stranger::listen(path, move |mut stream| {
+    pub fn saying(path: &Path, words: &'static [u8]) -> RawListener {
+        RawListener::listen(path, move |mut stream| {
             stream.write_all(words).ok().map(|()| stream)
         })
     }
 
     /// Sends `start`, and then `again` without end.
-    pub fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> Stranger {
-        Stranger::listen(path, move |mut stream| {
+    pub fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> RawListener {
+        RawListener::listen(path, move |mut stream| {
             thread::spawn(move || {
                 let mut said = stream.write_all(start);
                 while said.is_ok() {
@@ -60,8 +60,8 @@ impl Stranger {
     }
 
     /// Sends these bytes on every connection, one at a time, and then closes it.
-    pub fn dripping(path: &Path, words: &'static [u8], pause: Duration) -> Stranger {
-        Stranger::listen(path, move |mut stream| {
+    pub fn dripping(path: &Path, words: &'static [u8], pause: Duration) -> RawListener {
+        RawListener::listen(path, move |mut stream| {
             thread::spawn(move || {
                 let mut bytes = words.chunks(1);
                 while bytes
@@ -76,8 +76,8 @@ impl Stranger {
     }
 
     /// Forwards everything to `behind`, and closes the connection soon after the first bytes came back.
-    pub fn fickle(path: &Path, behind: PathBuf) -> Stranger {
-        Stranger::listen(path, move |stream| {
+    pub fn fickle(path: &Path, behind: PathBuf) -> RawListener {
+        RawListener::listen(path, move |stream| {
             let behind = UnixStream::connect(&behind).unwrap();
             thread::spawn(move || {
                 let there = (stream.try_clone().unwrap(), behind.try_clone().unwrap());
@@ -104,7 +104,7 @@ impl Stranger {
     fn listen(
         path: &Path,
         manner: impl Fn(UnixStream) -> Option<UnixStream> + Send + 'static,
-    ) -> Stranger {
+    ) -> RawListener {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let listener = UnixListener::bind(path).unwrap();
         let (ended, met) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
@@ -122,7 +122,7 @@ impl Stranger {
                 }
             }
         });
-        Stranger {
+        RawListener {
             listener,
             ended,
             met,
@@ -131,7 +131,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for RawListener {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
         // Wakes the thread out of accept.

@@ -13,13 +13,13 @@ const SYSTEM: [&str; 7] = ["bin", "dev", "etc", "lib", "lib64", "proc", "usr"];
 /// A container without an image: it has the system's own programs, and the node's directories that are
 /// mounted into it. The process keeps its pid and its uid. Only root can create it.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct Container {
     root: PathBuf,
     script: String,
     own_pids: bool,
 }
 
-impl View {
+impl Container {
     /// An empty container. Its root is a tmpfs at `root`, which only its process sees.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();

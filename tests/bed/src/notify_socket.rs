@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_it_is_told() {
+    fn keeps_every_message() {
         let dir = tempfile::tempdir().unwrap();
         let notify = NotifySocket::bind(dir.path().join("notify"));
         let daemon = UnixDatagram::unbound().unwrap();

@@ -76,7 +76,7 @@ fn a_table_refines_what_is_found_and_exclude_leaves_out() {
 }
 
 #[test]
-fn what_is_there_at_the_start_is_tried_before_ready() {
+fn drivers_that_exist_at_the_start_are_tried_before_ready() {
     let mut scene = setup().discovery().set();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
@@ -89,7 +89,7 @@ fn what_is_there_at_the_start_is_tried_before_ready() {
 }
 
 #[test]
-fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
+fn of_two_directories_with_one_name_the_first_keeps_it_until_it_is_removed() {
     for layout in Layout::ALL {
         let scene = setup().layout(layout).discovery().started();
         let kubelet = scene.node.kubelet();
@@ -130,7 +130,7 @@ fn a_second_directory_takes_over_at_once_when_the_first_was_not_registered() {
 }
 
 #[test]
-fn a_reload_applies_what_discovery_is_told() {
+fn a_reload_applies_the_settings_of_discovery() {
     let scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];

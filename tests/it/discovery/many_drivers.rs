@@ -141,7 +141,7 @@ fn one_broken_driver_does_not_delay_the_others() {
 }
 
 #[test]
-fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memory() {
+fn a_hundred_slow_drivers_delay_no_other_driver_and_use_little_memory() {
     const SLOW: usize = 100;
     let impatient = "[defaults]\nrequest_timeout = \"300ms\"\n";
     let scene = setup().discovery().more(impatient).started();
@@ -180,7 +180,7 @@ fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memor
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
+fn the_limit_of_open_files_is_raised_and_reported_when_it_is_too_low() {
     for (hard, words) in [
         (4096, "raised the limit of open files"),
         (80, "LimitNOFILE="),

@@ -19,7 +19,7 @@ fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
 }
 
 #[test]
-fn a_driver_whose_socket_goes_stays() {
+fn a_driver_whose_socket_is_removed_stays() {
     let scene = setup().discovery().started();
     let mut driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
@@ -49,7 +49,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
 }
 
 #[test]
-fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
+fn a_registered_driver_is_kept_without_its_directory_and_the_kubelet_sees_nothing() {
     let scene = setup().discovery().started();
     let (kubelet, driver) = registered(&scene);
     let mark = kubelet.mark();
@@ -90,7 +90,7 @@ fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for
 
 /// The process runs and its connection to the registrar is open, but no new client can reach it.
 #[test]
-fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
+fn a_registered_driver_that_still_runs_is_withdrawn_after_its_directory_is_gone() {
     let scene = setup()
         .discovery()
         .more("[defaults]\nwithdraw_after = \"1s\"\n")
@@ -129,7 +129,7 @@ fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
 }
 
 #[test]
-fn a_restart_of_ours_keeps_what_was_found_even_while_plugins_dir_is_away() {
+fn a_restart_keeps_discovered_drivers_even_without_plugins_dir() {
     let keep = "[service]\non_stop = \"keep\"\n";
     let mut scene = setup().discovery().more(keep).started();
     let kubelet = scene.node.kubelet();

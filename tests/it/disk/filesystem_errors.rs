@@ -32,7 +32,7 @@ fn locked(mounts: &mut Mounts) -> KubeletScene {
 }
 
 #[test]
-fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
+fn a_link_that_cannot_be_removed_is_removed_as_soon_as_possible() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
     scene.driver.restart(Behaviour::named(RENAMED));
@@ -50,7 +50,7 @@ fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
 
 /// The registrar was killed, and starts with a directory in which it can neither bind nor remove.
 #[test]
-fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
+fn a_dead_socket_is_removed_with_its_name() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
     let registry = scene.node.registry_dir();
@@ -74,7 +74,7 @@ fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
 }
 
 #[test]
-fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
+fn a_file_that_cannot_be_removed_is_reported_once_and_not_at_each_retry() {
     let Some(mut mounts) = mounts() else { return };
     let scene = locked(&mut mounts);
     scene.registrar.succeed(&["withdraw", NAME]);
@@ -146,7 +146,7 @@ fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
 }
 
 #[test]
-fn a_socket_that_was_given_up_while_it_was_hidden_goes_when_it_shows_again() {
+fn a_socket_given_up_while_hidden_is_removed_when_it_shows_again() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));

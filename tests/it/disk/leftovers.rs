@@ -107,7 +107,7 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
 }
 
 #[test]
-fn leftovers_of_ours_go_and_foreign_files_stay() {
+fn leftovers_are_removed_and_foreign_files_stay() {
     for_each(&Layout::ALL, |layout| {
         let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         let node = &scene.node;
@@ -137,7 +137,7 @@ fn leftovers_of_ours_go_and_foreign_files_stay() {
 /// The configuration does not have the name, and the state file is lost: until the driver answers, the
 /// links could belong to another instance.
 #[test]
-fn a_second_link_goes_before_the_socket_that_both_lead_to_listens() {
+fn a_second_link_is_removed_before_the_socket_behind_both_listens() {
     for_each(&Layout::ALL, |layout| {
         let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         fs::create_dir_all(scene.node.registry_dir()).unwrap();
@@ -169,7 +169,7 @@ fn a_driver_taken_out_of_the_configuration_leaves_nothing() {
 
 /// The registrar cannot remove its old socket at the start, and removes it later.
 #[test]
-fn what_cannot_be_removed_at_the_start_goes_when_it_can() {
+fn a_file_that_cannot_be_removed_at_the_start_is_removed_later() {
     std::thread::scope(|scope| scope.spawn(read_only_at_the_start).join().unwrap());
 }
 

@@ -44,7 +44,7 @@ fn below(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_registry_below_the_kubelets_is_refused_whether_it_is_there_or_not() {
+fn a_registry_below_the_kubelets_is_refused_whether_it_exists_or_not() {
     let scene = setup().set();
     let registry_dir = below(&scene);
     assert_refused(&scene, &registry_dir);

@@ -52,7 +52,7 @@ fn a_link_that_dangles_is_replaced() {
 }
 
 #[test]
-fn a_socket_that_nobody_listens_on_is_replaced() {
+fn a_dead_socket_is_replaced() {
     at_each_place(
         "",
         |_, path| dead_socket(&path),
@@ -64,7 +64,7 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
 }
 
 #[test]
-fn a_link_to_a_socket_that_nobody_listens_on_is_replaced_and_the_socket_left_alone() {
+fn a_link_to_a_dead_socket_is_replaced_and_the_socket_stays() {
     at_each_place(
         "",
         |scene, path| {
@@ -87,7 +87,7 @@ fn in_other_words(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_link_to_our_own_socket_in_other_words_is_put_right() {
+fn a_link_to_the_registrars_own_socket_by_another_path_is_corrected() {
     in_both_layouts(|layout| {
         let mut scene = setup().layout(layout).set();
         let link = scene.node.link(NAME);
@@ -168,7 +168,7 @@ fn a_live_foreign_socket_or_link_is_taken_over_where_that_is_asked_for() {
 }
 
 #[test]
-fn an_owner_that_hangs_up_on_us_is_not_asked_at_full_speed() {
+fn an_owner_that_closes_connections_is_not_asked_at_full_speed() {
     at_each_place(
         "",
         |_, path| RawListener::curt(&path),
@@ -185,7 +185,7 @@ fn an_owner_that_hangs_up_on_us_is_not_asked_at_full_speed() {
 }
 
 #[test]
-fn a_regular_file_is_never_deleted_and_published_over_when_it_goes() {
+fn a_regular_file_is_never_deleted_and_the_registrar_publishes_when_it_is_gone() {
     for more in ["", TAKE_OVER] {
         at_each_place(
             more,
@@ -204,7 +204,7 @@ fn a_regular_file_is_never_deleted_and_published_over_when_it_goes() {
 }
 
 #[test]
-fn a_directory_is_never_deleted_and_published_over_when_it_goes() {
+fn a_directory_is_never_deleted_and_the_registrar_publishes_when_it_is_gone() {
     at_each_place(
         TAKE_OVER,
         |_, path| fs::create_dir(path).unwrap(),
@@ -219,7 +219,7 @@ fn a_directory_is_never_deleted_and_published_over_when_it_goes() {
 }
 
 #[test]
-fn what_is_foreign_when_we_stop_stays() {
+fn foreign_files_stay_when_the_registrar_stops() {
     at_each_place(
         "",
         |_, path| RawListener::silent(&path),
@@ -251,7 +251,7 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
 
 /// The link belongs to the registrar, whichever process has taken the socket behind it.
 #[test]
-fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
+fn the_link_is_removed_with_its_name_even_if_a_foreign_process_has_the_socket() {
     let (scene, mut driver, kubelet) = setup().registered();
     let socket = scene.node.reg_socket(NAME);
     let stranger = RawListener::instead(&socket);

@@ -62,7 +62,7 @@ fn race_for_a_free_place(socket: &Path) -> (u32, u32) {
 /// Between the registrar's look and its rename, another process can create a file that must not be
 /// replaced.
 #[test]
-fn a_file_that_comes_at_the_same_moment_as_our_socket_is_not_replaced() {
+fn a_file_created_at_the_same_moment_as_the_socket_is_not_replaced() {
     let (scene, ids, _drivers) = scene();
     let (mut came, mut lost) = (0, 0);
     for _ in 0..ROUNDS {
@@ -80,7 +80,7 @@ fn a_file_that_comes_at_the_same_moment_as_our_socket_is_not_replaced() {
 
 /// The registrar may replace a dangling link, but not a file that takes the link's place.
 #[test]
-fn a_file_that_takes_the_place_of_a_dead_link_before_ours_does_is_not_replaced() {
+fn a_file_that_replaces_a_dead_link_first_is_not_replaced() {
     let (scene, ids, _drivers) = scene();
     let beside = scene.node.kubelet_root().join("beside");
     for (id, n) in ids.iter().zip(1..) {

@@ -37,7 +37,7 @@ fn a_link_that_is_changed_to_lead_elsewhere_is_put_right() {
 }
 
 #[test]
-fn the_very_link_made_by_somebody_else_is_kept_and_registered_again() {
+fn an_equal_link_of_another_process_is_kept_and_registered_again() {
     let (scene, _driver, _kubelet) = setup().registered();
     let staged = scene.node.root().join("staged");
     symlink(scene.target(NAME), &staged).unwrap();
@@ -67,7 +67,7 @@ fn a_link_that_is_touched_ends_registered() {
 }
 
 #[test]
-fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
+fn a_removed_or_changed_socket_is_recreated_and_the_kubelet_sees_nothing() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let socket = scene.node.reg_socket(NAME);
@@ -87,7 +87,7 @@ fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
 }
 
 #[test]
-fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
+fn registry_dir_is_created_when_it_is_missing_and_when_it_is_deleted() {
     let (scene, driver) = setup().published();
     let directory = scene.node.registry_dir();
     let aside = scene.node.root().join("aside");
@@ -125,7 +125,7 @@ fn the_kubelets_directory_is_waited_for_and_never_made() {
 }
 
 #[test]
-fn a_kubelet_that_comes_later_finds_the_link() {
+fn a_kubelet_that_starts_later_finds_the_link() {
     in_both_layouts(|layout| {
         let mut scene = setup().layout(layout).set();
         fs::remove_dir_all(scene.node.kubelet_root()).unwrap();
@@ -139,7 +139,7 @@ fn a_kubelet_that_comes_later_finds_the_link() {
 }
 
 #[test]
-fn a_kubelets_directory_that_is_made_anew_gets_its_link_again() {
+fn a_recreated_kubelet_directory_gets_its_link_again() {
     in_both_layouts(|layout| {
         let (scene, _driver) = setup().layout(layout).published();
         // The test moves the directory: while it emptied it, the registrar would put the link back.

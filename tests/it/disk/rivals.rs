@@ -76,14 +76,14 @@ fn over_the_link(layout: Layout, more: &str, strike: impl Fn(&Scene, &Path)) {
 }
 
 #[test]
-fn a_rival_that_keeps_removing_the_link_meets_it_more_and_more_slowly() {
+fn a_link_that_a_rival_keeps_removing_comes_back_more_and_more_slowly() {
     in_both_layouts(|layout| {
         over_the_link(layout, "", |_, link| fs::remove_file(link).unwrap());
     });
 }
 
 #[test]
-fn a_rival_that_keeps_putting_a_dead_link_there_meets_ours_more_and_more_slowly() {
+fn a_rival_that_keeps_creating_a_dead_link_is_replaced_more_and_more_slowly() {
     over_the_link(Layout::TwoDirectories, "", |scene, link| {
         put_link(scene, "/nowhere".into(), link);
     });
@@ -103,7 +103,7 @@ fn a_live_rival_is_taken_over_more_and_more_slowly() {
 }
 
 #[test]
-fn a_rival_that_keeps_removing_the_socket_meets_it_more_and_more_slowly() {
+fn a_socket_that_a_rival_keeps_removing_comes_back_more_and_more_slowly() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let socket = scene.node.reg_socket(NAME);

@@ -64,7 +64,7 @@ fn is_told_once_and_not_polled(scene: &KubeletScene, directory: &PathBuf) {
 }
 
 #[test]
-fn a_plugin_directory_that_may_not_be_read_is_told_once_and_costs_no_wakeups() {
+fn an_unreadable_plugin_directory_is_reported_once_and_costs_no_wakeups() {
     let Some((scene, _driver, directory)) = started("[discovery]\nenabled = true\n") else {
         return;
     };
@@ -77,7 +77,7 @@ fn a_plugin_directory_that_may_not_be_read_is_told_once_and_costs_no_wakeups() {
 }
 
 #[test]
-fn a_named_driver_in_a_directory_that_may_not_be_read_says_so_and_costs_no_wakeups() {
+fn a_configured_driver_in_an_unreadable_directory_says_so_and_costs_no_wakeups() {
     let Some((scene, _driver, directory)) = started(&format!("[drivers.{OTHER:?}]\n")) else {
         return;
     };

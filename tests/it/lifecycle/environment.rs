@@ -25,7 +25,7 @@ const SERVICES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_kubernetes_service_called_nsdr_does_not_keep_us_from_running() {
+fn a_kubernetes_service_called_nsdr_does_not_prevent_the_start() {
     let scene = setup().set();
     let mut scene = SERVICES
         .iter()

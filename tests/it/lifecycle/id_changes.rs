@@ -61,7 +61,7 @@ fn a_driver_that_comes_back_in_another_directory_is_registered_there_once() {
 
 /// Both run, and the registered driver stops.
 #[test]
-fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
+fn a_driver_that_waits_for_its_name_gets_it_when_the_other_driver_stops() {
     let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
@@ -75,7 +75,7 @@ fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
 
 /// Both stop, and the driver that waited comes back first.
 #[test]
-fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
+fn a_driver_that_comes_back_gets_the_name_from_a_silent_driver() {
     let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
@@ -92,7 +92,7 @@ fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
 }
 
 #[test]
-fn a_restart_while_two_directories_claim_a_name_leads_to_the_one_that_answers() {
+fn a_restart_gives_a_claimed_name_to_the_driver_that_answers() {
     let mut scene = setup().discovery().more(KEEP).started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
@@ -294,7 +294,7 @@ fn two_ids_that_are_swapped_keep_their_registrations() {
 /// The table that had the id is removed together with its driver; the renamed driver keeps its
 /// registration.
 #[test]
-fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
+fn an_id_renamed_to_an_existing_id_replaces_it() {
     for by in [By::Restart, By::Reload] {
         for found in [true, false] {
             let mut scene = setup().discovery().more(KEEP).set();

@@ -27,7 +27,7 @@ fn told_through(
 }
 
 #[test]
-fn ready_comes_at_once_by_default_with_a_line_of_truth() {
+fn ready_comes_at_once_by_default_with_a_status() {
     let (mut scene, notify) = under_systemd(&[NAME, OTHER], "");
     scene.registrar.start();
     let ready = notify.wait_for("READY=1", SOON);
@@ -54,7 +54,7 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
 
 /// systemd before 229 uses it, and so does a container manager that shares no files.
 #[test]
-fn an_abstract_notify_socket_is_told_everything_too() {
+fn an_abstract_notify_socket_gets_every_message_too() {
     let (scene, notify) = told_through(&[NAME], "", |scene| {
         NotifySocket::bind_abstract(scene.node.root().to_str().unwrap())
     });
@@ -138,7 +138,7 @@ fn ready_is_never_held_back_longer_than_ready_timeout() {
 }
 
 #[test]
-fn the_end_is_told_with_what_becomes_of_the_drivers() {
+fn the_stop_is_reported_with_the_fate_of_the_drivers() {
     let (mut scene, notify) = under_systemd(&[NAME], "");
     scene.registrar.start();
     notify.wait_for("READY=1", SOON);
@@ -151,7 +151,7 @@ fn the_end_is_told_with_what_becomes_of_the_drivers() {
 }
 
 #[test]
-fn a_refused_configuration_is_in_the_status_until_it_is_mended() {
+fn a_refused_configuration_is_in_the_status_until_it_is_fixed() {
     let (mut scene, notify) = under_systemd(&[NAME], "");
     scene.registrar.start();
     notify.wait_for("READY=1", SOON);

@@ -32,7 +32,7 @@ fn move_registry(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
+fn a_driver_is_added_and_removed_and_the_others_stay_registered() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
@@ -109,7 +109,7 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
 
 /// Longer than any header of a message may be.
 #[test]
-fn a_long_list_of_faults_is_told_whole() {
+fn a_long_list_of_faults_is_reported_whole() {
     let (scene, _driver, _kubelet) = setup().registered();
     let directory = scene.node.config_file().with_extension("d");
     std::fs::create_dir(&directory).unwrap();

@@ -72,7 +72,7 @@ fn second(scene: &KubeletScene) -> Registrar {
 }
 
 #[test]
-fn what_is_deleted_of_the_runtime_directory_is_made_again() {
+fn deleted_parts_of_the_runtime_directory_are_recreated() {
     for_each(&Deleted::ALL, |deleted| {
         let scene = quiet().registered();
         let mark = scene.kubelet.mark();
@@ -137,7 +137,7 @@ fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
 }
 
 #[test]
-fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
+fn a_runtime_directory_that_cannot_be_created_is_reported_once_and_costs_no_wakeups() {
     let mut scene = quiet();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());

@@ -73,7 +73,7 @@ fn under_systemd_a_termination_keeps_and_the_kubelet_notices_nothing() {
 }
 
 #[test]
-fn on_stop_has_the_last_word() {
+fn on_stop_takes_precedence() {
     kept(Layout::TwoDirectories, "keep", false);
     withdrawn(Layout::TwoDirectories, "withdraw", true, Signal::SIGTERM);
 }
@@ -99,7 +99,7 @@ fn a_crash_is_no_event_for_the_kubelet() {
 }
 
 #[test]
-fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
+fn leftovers_of_drivers_that_are_no_longer_configured_are_removed() {
     in_both_layouts(|layout| {
         let (mut scene, driver, _kubelet) = setup().layout(layout).registered();
         scene.registrar.kill9();
@@ -114,7 +114,7 @@ fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
 
 /// As the package does on removal, after it has stopped the unit.
 #[test]
-fn what_was_kept_is_withdrawn_when_the_package_goes() {
+fn kept_registrations_are_withdrawn_when_the_package_is_removed() {
     in_both_layouts(|layout| {
         let (mut scene, _driver, kubelet, _notify) = registered(layout, "keep", true);
         scene.registrar.stop();
@@ -133,7 +133,7 @@ fn what_was_kept_is_withdrawn_when_the_package_goes() {
 }
 
 #[test]
-fn what_a_crash_left_goes_with_the_package_by_the_state_or_else_by_the_configuration() {
+fn leftovers_of_a_crash_are_removed_with_the_package_by_the_state_or_the_configuration() {
     in_both_layouts(|layout| {
         for lost in ["state.json", "config.toml"] {
             let (mut scene, _driver, kubelet, _notify) = registered(layout, "keep", true);
@@ -166,7 +166,7 @@ fn a_daemon_that_runs_is_not_cleaned_up_after() {
 }
 
 #[test]
-fn what_is_not_ours_stays_when_the_package_goes() {
+fn foreign_files_stay_when_the_package_is_removed() {
     let scene = setup().set();
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     // A driver of another instance that is down for a moment, and a foreign file at the driver's path.

@@ -248,7 +248,7 @@ fn flags_win_over_a_file_that_is_named() {
 }
 
 #[test]
-fn the_probe_ends_at_once_and_the_version_is_told() {
+fn the_probe_ends_at_once_and_the_version_is_printed() {
     let probe = output(&[
         "--kubelet-registration-path=/var/lib/kubelet/plugins/x/csi.sock",
         "--mode=kubelet-registration-probe",
@@ -262,7 +262,7 @@ fn the_probe_ends_at_once_and_the_version_is_told() {
 }
 
 #[test]
-fn what_cannot_be_obeyed_is_a_usage_error() {
+fn a_flag_that_cannot_be_obeyed_is_a_usage_error() {
     for (line, words) in [
         (
             &["--csi-address=/c/csi.sock"][..],

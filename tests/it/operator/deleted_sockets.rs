@@ -27,7 +27,7 @@ fn started(listen: impl Fn(&Scene) -> String) -> (Scene, NotifySocket) {
 }
 
 #[test]
-fn a_control_socket_that_was_deleted_is_made_anew() {
+fn a_deleted_control_socket_is_recreated() {
     let (scene, _notify) = started(|_| String::new());
     let socket = scene.node.runtime_dir().join("control.sock");
     for _ in 0..2 {
@@ -38,7 +38,7 @@ fn a_control_socket_that_was_deleted_is_made_anew() {
 }
 
 #[test]
-fn a_control_socket_that_cannot_be_made_anew_is_told_of_once() {
+fn a_control_socket_that_cannot_be_recreated_is_reported_once() {
     let (mut scene, notify) = started(|_| String::new());
     let runtime = scene.node.runtime_dir();
     let aside = runtime.with_extension("aside");
@@ -67,7 +67,7 @@ fn exchange(one: &Path, other: &Path) {
 }
 
 #[test]
-fn an_http_socket_that_was_deleted_is_made_anew() {
+fn a_deleted_http_socket_is_recreated() {
     let (scene, _notify) = started(|scene| format!("unix:{}", scene.http().display()));
     wait_code(&scene.http(), "/healthz", 200);
     fs::remove_file(scene.http()).unwrap();

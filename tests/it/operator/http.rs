@@ -16,7 +16,7 @@ use crate::http_client::{PATIENCE, ask, get, read, wait_code};
 use crate::setup;
 
 #[test]
-fn ready_follows_the_drivers_and_says_who_is_missing() {
+fn ready_follows_the_drivers_and_names_the_missing_ones() {
     let scene = setup().http().started();
     let why = wait_code(&scene.http(), "/readyz", 503);
     assert!(
@@ -98,7 +98,7 @@ fn only_reading_is_answered_and_only_on_known_paths() {
 }
 
 #[test]
-fn everybody_on_the_node_may_read_the_socket_and_it_goes_with_the_daemon() {
+fn every_user_may_read_the_socket_and_it_is_removed_with_the_daemon() {
     let mut scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     let mode = fs::metadata(scene.http()).unwrap().permissions().mode();

@@ -52,7 +52,7 @@ impl Journal {
 }
 
 #[test]
-fn a_journal_that_takes_no_lines_holds_nobody_up_and_is_told_once_how_many_it_missed() {
+fn a_blocked_journal_delays_nothing_and_gets_the_number_of_lost_lines_once() {
     if !is_root("bind a directory over the journal's") {
         return;
     }

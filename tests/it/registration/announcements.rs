@@ -150,7 +150,7 @@ fn a_driver_that_changes_while_the_kubelet_writes_is_announced_again() {
 }
 
 #[test]
-fn a_kubelet_that_comes_back_by_itself_is_not_disturbed() {
+fn a_kubelet_that_retries_by_itself_is_not_disturbed() {
     // Every release retries a failed validation; releases from 1.36 on also retry later failures.
     for_each_release(|release| {
         // Half a second, doubling, as a real kubelet has it.
@@ -233,7 +233,7 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
 
 /// A kubelet from 1.36 on de-registers the driver when its Notify gets no answer.
 #[test]
-fn a_kubelets_word_in_our_last_moments_is_answered_and_kept() {
+fn a_notify_during_the_stop_is_answered_and_saved() {
     for_each_release(|release| {
         let mut scene = setup().more(KEEP).kubelet(release).set();
         let delay = Duration::from_millis(100);

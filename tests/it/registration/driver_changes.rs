@@ -68,7 +68,7 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
 
 /// Without a pace, each restart of the driver would cost the cluster a registration.
 #[test]
-fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_then_paced() {
+fn a_driver_that_changes_its_node_id_all_the_time_is_announced_once_and_then_paced() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let mark = scene.kubelet.mark();
     scene.driver.restart(on_node("node-2"));

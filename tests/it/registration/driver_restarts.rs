@@ -39,7 +39,7 @@ fn a_driver_that_is_back_before_withdraw_after_is_not_withdrawn() {
 }
 
 #[test]
-fn the_link_goes_when_the_kubelet_ends_while_the_driver_is_down() {
+fn the_link_is_removed_when_the_kubelet_ends_while_the_driver_is_down() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     scene.lose_driver();
     assert!(exists(&scene.link()), "kept for the kubelet that runs");
@@ -59,7 +59,7 @@ enum News {
 }
 
 #[test]
-fn a_driver_that_comes_back_as_another_is_announced_once() {
+fn a_driver_that_restarts_with_changes_is_announced_once() {
     let news = [News::NodeId, News::Limit, News::MoreKeys, News::FewerKeys];
     for_each(&news, |news| {
         let known = Behaviour::named(NAME).with_topology("zone", "a");
@@ -88,7 +88,7 @@ fn a_driver_that_comes_back_as_another_is_announced_once() {
 }
 
 #[test]
-fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
+fn a_driver_that_changed_while_the_registrar_was_down_is_announced_once() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_35).registered();
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
@@ -104,7 +104,7 @@ fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
 }
 
 #[test]
-fn under_another_name_the_old_link_goes_and_two_seconds_later_the_new_one_comes() {
+fn under_another_name_the_new_link_comes_two_seconds_after_the_old_link_is_removed() {
     const RENAMED: &str = "other.csi.paas.cucloud";
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).registered();

@@ -69,7 +69,7 @@ fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
 }
 
 #[test]
-fn a_kubelet_that_ignored_the_dead_link_is_told_under_the_plain_name() {
+fn a_kubelet_that_ignored_the_dead_link_gets_the_plain_name() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_24).registered();
     scene.registrar.kill9();
     let mark = scene.kubelet.mark();
@@ -80,7 +80,7 @@ fn a_kubelet_that_ignored_the_dead_link_is_told_under_the_plain_name() {
 }
 
 #[test]
-fn a_link_that_dangled_when_the_kubelet_looked_is_made_again() {
+fn a_link_that_dangled_when_the_kubelet_looked_is_recreated() {
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).registered();
         scene.registrar.kill9();

@@ -59,7 +59,7 @@ fn of_two_drivers_with_one_name_the_second_waits_and_takes_over_when_the_first_i
 }
 
 #[test]
-fn a_registered_driver_that_goes_leaves_its_name_to_one_that_answers() {
+fn a_registered_driver_that_stops_leaves_its_name_to_a_driver_that_answers() {
     in_both_layouts(|layout| {
         let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let kubelet = scene.node.kubelet();
@@ -131,7 +131,7 @@ fn a_driver_that_changes_its_name_to_a_siblings_waits_for_it() {
 
 /// The first driver keeps the link, whatever the second driver does with the name.
 #[test]
-fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
+fn a_waiting_driver_never_disturbs_the_driver_that_has_the_name() {
     in_both_layouts(|layout| {
         let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let kubelet = scene.node.kubelet();

@@ -50,7 +50,7 @@ fn many_requests_on_one_connection_are_answered() {
 }
 
 #[test]
-fn the_configured_endpoint_and_versions_are_what_the_kubelet_is_told() {
+fn the_kubelet_gets_the_configured_endpoint_and_versions() {
     let more = format!(
         "[drivers.{NAME:?}]\nendpoint = \"/seen/csi.sock\"\nsupported_versions = [\"1.0.0\", \"1.5.0\"]\n"
     );

@@ -78,7 +78,7 @@ fn ready_does_not_wait_for_a_slow_node_get_info() {
 }
 
 #[test]
-fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
+fn a_driver_that_dies_or_restarts_during_a_call_is_noticed() {
     let scene = setup().more(IMPATIENT).started();
     let mut driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);
@@ -96,7 +96,7 @@ fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
 }
 
 #[test]
-fn a_slow_driver_keeps_nobody_from_a_reload_or_a_withdrawal() {
+fn a_slow_driver_delays_neither_a_reload_nor_a_withdrawal() {
     let scene = setup().more(IMPATIENT).started();
     let driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);

@@ -16,7 +16,7 @@ use bed::{
 use crate::{PROGRAM, setup};
 
 #[test]
-fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
+fn a_driver_that_starts_after_the_registrar_is_registered_through_the_link() {
     in_both_layouts(|layout| {
         let node = Node::with_layout(layout);
         node.write_default_config(&[NAME], "");
@@ -39,7 +39,7 @@ fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
 }
 
 #[test]
-fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() {
+fn a_driver_that_runs_before_the_registrar_is_registered_through_the_link() {
     in_both_layouts(|layout| {
         let mut scene = setup().layout(layout).set();
         let kubelet = scene.node.kubelet();
@@ -51,7 +51,7 @@ fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() 
 }
 
 #[test]
-fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
+fn the_registrar_still_waits_for_a_driver_that_starts_much_later() {
     // retry_max passes many times, as it does in a real hour.
     let mut scene = setup()
         .more("[defaults]\nretry_max = \"5ms\"\nrequest_timeout = \"10ms\"\n")
@@ -75,7 +75,7 @@ fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
 }
 
 #[test]
-fn says_which_directory_on_the_way_is_missing_and_follows_as_they_are_made_one_by_one() {
+fn names_the_missing_directory_and_follows_as_each_is_created() {
     let socket = "deep/er/still/csi.sock";
     let node_path = |scene: &Scene, below: &str| scene.node.root().join(below);
     let mut scene = setup().drivers(&[]).set();
@@ -97,7 +97,7 @@ fn says_which_directory_on_the_way_is_missing_and_follows_as_they_are_made_one_b
 }
 
 #[test]
-fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
+fn follows_a_directory_that_is_replaced_or_that_replaces_a_file() {
     let scene = setup().started();
     let directory = scene.node.plugins_dir().join(NAME);
     fs::write(&directory, "").unwrap();

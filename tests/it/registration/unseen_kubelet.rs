@@ -32,7 +32,7 @@ fn with_wrong_root(release: Release) -> KubeletScene {
 }
 
 #[test]
-fn without_any_kubelet_one_link_is_made_and_left_alone() {
+fn without_a_kubelet_one_link_is_created_and_left_alone() {
     let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     let path = scene.node.link(NAME);
@@ -130,7 +130,7 @@ fn a_kubelet_in_another_pid_namespace_may_restart_too() {
 /// The registrar sees neither the kubelet's process nor its start, and with two directories it cannot
 /// put a socket in place of the link. It can only report this.
 #[test]
-fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
+fn an_old_unseen_kubelet_is_reported_by_status_and_doctor() {
     let mut scene = setup()
         .kubelet(Release::V1_24)
         .with(Settings::without_pod_resources)
@@ -153,7 +153,7 @@ fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
 
 /// The pid does not show that the kubelet of the state file has ended, but its socket does.
 #[test]
-fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
+fn a_kubelet_in_another_pid_namespace_may_restart_while_the_registrar_is_down() {
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).set();
         let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
@@ -178,7 +178,7 @@ fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
 /// Without inotify the registrar's knowledge is up to a second old. A kubelet drops a dangling link and
 /// never looks at it again.
 #[test]
-fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
+fn without_inotify_a_link_is_created_only_to_an_existing_socket() {
     let mut scene = setup().kubelet(Release::V1_36).set();
     let script = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' sh \"$@\"";
     if !is_root("run it in a namespace of its own") {

@@ -68,7 +68,7 @@ fn a_thousand_mute_control_clients_do_not_delay_the_kubelet() {
 }
 
 #[test]
-fn a_control_client_that_never_asks_is_closed_and_one_that_watches_is_not() {
+fn a_silent_control_client_is_closed_and_a_watching_client_is_not() {
     let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let control = scene.node.runtime_dir().join("control.sock");

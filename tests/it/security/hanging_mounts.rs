@@ -59,7 +59,7 @@ fn publishes(path: &Path) -> bool {
 }
 
 #[test]
-fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
+fn a_driver_whose_file_system_hangs_delays_no_other_driver() {
     let mut scene = setup().drivers(&[NAME, OTHER]).http().more(HASTE).set();
     let directory = scene.node.plugins_dir().join(NAME);
     let Some(mount) = HangingMount::over(&directory) else {
@@ -95,7 +95,7 @@ fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn a_file_system_that_hangs_at_the_start_keeps_nobody_else_waiting() {
+fn a_file_system_that_hangs_at_the_start_delays_no_other_driver() {
     let mut scene = setup().drivers(&[]).http().more(FOUND).set();
     let Some(mount) = HangingMount::over(scene.node.plugins_dir().join(NAME)) else {
         return;

@@ -75,7 +75,7 @@ fn another_name_than_the_pinned_one_is_refused_with_both_names() {
 }
 
 #[test]
-fn a_driver_whose_node_id_comes_later_is_published_then() {
+fn a_driver_is_published_once_it_has_a_node_id() {
     let scene = setup().more(QUICK).started();
     let mut driver = scene.node.behaving(
         NAME,
@@ -93,7 +93,7 @@ fn a_driver_whose_node_id_comes_later_is_published_then() {
 }
 
 #[test]
-fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
+fn garbage_in_place_of_http2_is_reported_and_disturbs_no_other_driver() {
     let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     let babbler = RawListener::saying(
         &scene.node.csi_socket(NAME),
@@ -117,7 +117,7 @@ const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 
 #[test]
-fn a_driver_that_floods_us_does_not_keep_others_waiting() {
+fn a_driver_that_floods_the_registrar_does_not_delay_other_drivers() {
     let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();

@@ -165,7 +165,7 @@ fn a_hostile_name_is_harmless() {
 }
 
 #[test]
-fn the_last_words_of_a_connection_are_harmless() {
+fn the_debug_data_of_a_goaway_is_harmless() {
     // GOAWAY with 16,000 bytes of debug data.
     static GOAWAY: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
         let mut words = WORDS.repeat(400).into_bytes();

@@ -16,7 +16,7 @@ fn fill(path: &std::path::Path) {
 }
 
 #[test]
-fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_its_own_ready() {
+fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_ready() {
     let mut scene = setup().http().set();
     let path = scene.node.root().join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();

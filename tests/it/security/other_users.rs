@@ -105,7 +105,7 @@ fn another_user_cannot_connect_to_the_registration_or_the_control_socket() {
 }
 
 #[test]
-fn another_user_who_gets_past_the_modes_is_turned_away_without_a_word() {
+fn another_user_that_passes_the_modes_is_refused_without_an_answer() {
     if !is_root("act as another user") {
         return;
     }

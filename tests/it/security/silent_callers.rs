@@ -67,7 +67,7 @@ fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
 }
 
 #[test]
-fn a_caller_that_speaks_in_drops_delays_nobody() {
+fn a_caller_that_sends_byte_by_byte_delays_no_other_caller() {
     let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");

@@ -27,7 +27,7 @@ fn can_give_away() -> bool {
 }
 
 #[test]
-fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
+fn a_directory_that_other_users_may_write_to_is_refused_until_it_is_fixed() {
     let scene = setup()
         .discovery()
         .more(format!("[drivers.{OTHER:?}]\n"))
@@ -132,7 +132,7 @@ fn a_driver_is_refused_while_others_may_write_to_any_directory_above_it() {
 }
 
 #[test]
-fn what_a_link_leads_to_is_looked_at_as_well() {
+fn the_target_of_a_link_is_checked_as_well() {
     let scene = setup().discovery().set();
     let open = scene.node.root().join("open");
     let socket = open.join("driver/csi.sock");

@@ -17,14 +17,14 @@ fn every_connection_of_a_crowd_has_its_answer_in_either_order() {
 }
 
 #[test]
-fn a_crowd_that_nobody_takes_says_which_connection_failed() {
+fn callers_without_a_listener_report_the_connection_that_failed() {
     let node = Node::new();
     let error = Callers::open(&node.link("d"), 2).err().unwrap();
     assert!(error.message().starts_with("connection 0 to "), "{error}");
 }
 
 #[test]
-fn a_crowd_whose_socket_goes_away_is_told() {
+fn callers_report_that_their_socket_is_gone() {
     let node = Node::new();
     node.make_kubelet_registry_dir();
     let socket = node.link("d");

@@ -77,7 +77,7 @@ fn start(node: &Node, behaviour: Behaviour) -> FakeDriver {
 }
 
 #[test]
-fn answers_as_it_was_told() {
+fn answers_with_its_behaviour() {
     let node = Node::new();
     let mut driver = start(&node, Behaviour::named(NAME));
     let client = Client::connect(driver.path());
@@ -230,7 +230,7 @@ fn ends_idle_and_old_connections_with_a_goaway_or_without() {
 }
 
 #[test]
-fn a_connection_that_is_open_ends_when_the_policy_comes() {
+fn an_open_connection_ends_when_the_policy_changes() {
     let node = Node::new();
     let mut driver = node.driver(NAME);
     let client = Client::connect(driver.path());

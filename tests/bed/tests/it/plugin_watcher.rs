@@ -70,7 +70,7 @@ fn never_looks_again_at_a_link_that_dangled() {
 }
 
 #[test]
-fn retries_a_link_to_a_socket_that_nobody_listens_on() {
+fn retries_a_link_to_a_dead_socket() {
     for release in Release::ALL {
         let mut scene = Scene::new(release);
         scene.registrar.end();
@@ -88,7 +88,7 @@ fn retries_a_link_to_a_socket_that_nobody_listens_on() {
 }
 
 #[test]
-fn does_not_notice_a_target_that_is_bound_anew() {
+fn does_not_notice_a_target_that_is_bound_again() {
     for release in Release::ALL {
         let mut scene = Scene::registered(release);
         let mark = scene.kubelet.mark();
@@ -101,7 +101,7 @@ fn does_not_notice_a_target_that_is_bound_anew() {
 }
 
 #[test]
-fn deregisters_and_registers_a_link_that_is_made_anew() {
+fn deregisters_and_registers_a_recreated_link() {
     for release in Release::ALL {
         let scene = Scene::registered(release);
         for by_rename in [true, false] {
@@ -244,7 +244,7 @@ fn watches_directories_inside() {
 }
 
 #[test]
-fn is_blind_after_its_directory_was_deleted_and_made_anew() {
+fn sees_nothing_after_its_directory_was_deleted_and_recreated() {
     for release in Release::ALL {
         let mut scene = Scene::registered(release);
         let dir = scene.node.kubelet_registry_dir();

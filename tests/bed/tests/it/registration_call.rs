@@ -54,7 +54,7 @@ fn versions_and_type_are_validated() {
 }
 
 #[test]
-fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
+fn back_off_doubles_and_persists_when_the_link_is_recreated() {
     let mut scene = Scene::new(Release::V1_35);
     let mut slow = scene.node.kubelet_settings(Release::V1_35);
     slow.timing.backoff_initial = Duration::from_millis(400);
@@ -277,7 +277,7 @@ fn a_registrar_that_is_back_in_time_hears_the_end() {
 }
 
 #[test]
-fn before_1_35_a_lost_connection_is_made_again_after_a_pause_and_not_for_a_call() {
+fn before_1_35_a_lost_connection_is_restored_after_a_pause_and_not_for_a_call() {
     for release in Release::ALL {
         let error = ended_in_between(release, Duration::from_secs(60));
         assert_eq!(error.is_some(), release == Release::V1_24, "{error:?}");

@@ -122,7 +122,7 @@ fn a_kubelet_that_says_no() {
 }
 
 #[test]
-fn a_refusal_has_the_mend_that_fits_it() {
+fn a_refusal_has_the_matching_fix() {
     for (words, mend) in [
         ("detected topology value collision: zone", "reannounce"),
         (
@@ -142,7 +142,7 @@ fn a_refusal_has_the_mend_that_fits_it() {
 }
 
 #[test]
-fn a_plugins_registry_made_anew_under_a_running_kubelet() {
+fn a_plugins_registry_recreated_under_a_running_kubelet() {
     let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
@@ -163,7 +163,7 @@ fn waits_for_a_restart(scene: &Scene) {
 }
 
 #[test]
-fn a_plugins_registry_made_anew_is_remembered_over_our_restart() {
+fn a_recreated_plugins_registry_is_remembered_across_a_restart_of_the_registrar() {
     let mut scene = setup().more("[service]\non_stop = \"keep\"\n").started();
     let settings = Settings::new(scene.node.kubelet_root(), Release::V1_36);
     let mut kubelet = KubeletProcess::start(settings.with_timing(Timing::faster(10)));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Withdrawal;
 use super::registration_state::{Registration, RegistrationState};
-use super::{AdvertisedInfo, Driver};
+use super::Driver;
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;

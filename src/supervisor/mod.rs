@@ -6,14 +6,14 @@
 mod cause;
 mod commands;
 mod discovery;
-mod effects;
 mod exposure;
+mod files;
+mod inputs;
 mod lease;
 mod observe;
 mod output;
 mod removals;
 mod renaming;
-mod reports;
 mod runner;
 mod runtime;
 mod shutdown;
@@ -34,9 +34,9 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
+use self::inputs::{Report, tell};
 use self::lease::Leased;
 use self::removals::Removals;
-use self::reports::{Report, tell};
 use self::runner::{Followed, Runner};
 pub(crate) use self::startup::names_of;
 use self::status::StatusBoard;

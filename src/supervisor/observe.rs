@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::reports::UNSEEN;
+use super::inputs::UNSEEN;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::reports::UNSEEN_KUBELET;
+use super::inputs::UNSEEN_KUBELET;
 use super::{DriverId, RESYNC, Supervisor};
 use crate::api::snapshot::Daemon;
 use crate::config::ReadyWhen;

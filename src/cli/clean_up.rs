@@ -13,6 +13,7 @@ use super::client::failed;
 use super::exit::{Exit, complain};
 use super::load;
 use crate::config::{LogLevel, LogSettings, LogTarget};
+use crate::csi::discover::{found_now, names_of};
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -20,7 +21,6 @@ use crate::disk::runtime_dir::{self, RuntimeDir};
 use crate::disk::sweep::{Ours, Unclaimed, sweep};
 use crate::os::text::printable;
 use crate::supervisor::state_file::SavedState;
-use crate::supervisor::{found_now, names_of};
 use crate::systemd::log;
 
 /// What cannot be removed is told, as the daemon would tell it.

@@ -1,6 +1,7 @@
 //! The driver's side: who the driver is, and whether it is still there.
 
 pub(crate) mod csi_socket;
+pub(crate) mod discover;
 pub(crate) mod error;
 #[cfg(test)]
 mod fuzz;

@@ -8,6 +8,7 @@ pub(crate) mod link;
 pub(crate) mod name;
 pub(crate) mod obstacle;
 pub(crate) mod reach;
+pub(crate) mod removals;
 pub(crate) mod runtime_dir;
 pub(crate) mod socket;
 pub(crate) mod swap;

@@ -18,12 +18,12 @@ use serde::Serialize;
 use self::kubelets::KubeletFindings;
 use crate::api::control::ClientError;
 use crate::config::Settings;
+use crate::csi::discover::found_now;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
-use crate::supervisor::found_now;
 
 /// What mends that we may not look.
 const AS_ROOT: &str = "run the doctor as root";

@@ -1,4 +1,4 @@
-//! Carries out what a state machine says, at once, and brings the outcome back as an event.
+//! The files of a driver on disk, as its state machine asks for them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,265 +6,215 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::removals::remember;
-use super::runner::{link_place, socket_place};
-use super::{DriverId, Leased, Report, Supervisor, tell};
+use super::runner::Counts;
+use super::{DriverId, Input, Job, Names, Queue, RunnerKey, StateFile, send};
+use crate::config::OnLiveOwner;
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
-use crate::disk::link::Published;
+use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::link::{LinkPlace, Published, SocketPlace};
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
+use crate::disk::removals::Removals;
 use crate::disk::socket::{ListenerProbe, knock};
 use crate::disk::sweep::dead_socket;
-use crate::driver::{Actions, Event, Put, Removal, Seen};
+use crate::driver::{Driver, Event, Files, Put, Removal, Seen};
 use crate::kubelet::endpoint::Service;
+use crate::kubelet::endpoint::session::Endpoint;
+use crate::kubelet::known::KnownKubelets;
 use crate::os::backoff::Backoff;
 use crate::os::task::Task;
 use crate::systemd::journal::message_id;
 
-/// How soon an owner that closed our connection is called again.
+/// How soon a process that has our place and closed our connection is called again.
 const CALL_AGAIN: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_secs(1));
 
-impl Supervisor {
-    /// Applies `event`, and each outcome before the next effect: the machine decides with the
-    /// newest facts.
-    pub(super) fn perform_all(&mut self, id: &DriverId, event: Event) {
-        let now = self.now();
-        let Some(entry) = self.entries.get_mut(id) else {
-            return;
-        };
-        let Actions { remove, put, save } = entry.driver.apply(event, now);
-        for removal in remove {
-            match removal {
-                Removal::Link(name, slot, identity) => {
-                    let path = self.layout.link(&name, slot);
-                    self.remove(path, &identity);
-                }
-                Removal::Socket(name, identity) => self.unserve(id, &name, identity),
+/// What runs behind the files of one driver.
+#[derive(Default)]
+pub(super) struct DriverFiles {
+    pub(super) service: Option<Service>,
+    /// Services whose socket is gone, while a call on them is in progress.
+    pub(super) retired: Vec<Task>,
+    /// Waits for the end of the process that is at our place.
+    pub(super) owner_watch: Option<Task>,
+    /// The link was taken away, and is not back yet.
+    pub(super) link_missing: bool,
+}
+
+/// The disk, for one step of one driver, with the parts of the supervisor that a step may change.
+pub(super) struct Disk<'a> {
+    pub(super) key: RunnerKey,
+    pub(super) id: &'a DriverId,
+    pub(super) on_live_owner: OnLiveOwner,
+    pub(super) endpoint: &'a Arc<Endpoint>,
+    pub(super) files: &'a mut DriverFiles,
+    pub(super) counts: &'a mut Counts,
+    pub(super) layout: &'a Layout,
+    pub(super) names: &'a mut Names,
+    pub(super) removals: &'a mut Removals,
+    pub(super) kubelets: &'a mut KnownKubelets,
+    pub(super) state_file: &'a mut StateFile,
+    pub(super) queue: &'a mut Queue,
+    pub(super) sender: &'a mpsc::UnboundedSender<Input>,
+}
+
+impl Files for Disk<'_> {
+    fn remove(&mut self, _: &Driver, removal: Removal) {
+        match removal {
+            Removal::Link(name, slot, identity) => {
+                self.removals
+                    .remove(self.layout.link(&name, slot), &identity);
             }
-        }
-        self.unsaved |= save;
-        if let Some(outcome) = put.and_then(|put| self.put(id, put)) {
-            self.perform_all(id, outcome);
+            Removal::Socket(name, identity) => self.unserve(&name, identity),
         }
     }
 
-    fn put(&mut self, id: &DriverId, put: Put) -> Option<Event> {
+    fn put(&mut self, driver: &mut Driver, put: Put) -> Option<Event> {
         match put {
+            Put::Serve(_) if driver.serves().is_some() => None,
             Put::Serve(name) => Some(
-                self.serve(id, &name)?
+                self.serve(&name, driver.slot())
                     .map_or_else(Event::SocketBlocked, Event::SocketServed),
             ),
-            Put::Publish(name, slot) => self.publish(id, &name, slot),
-            Put::Announce(name, slot) => self.announce(id, &name, slot),
+            Put::Publish(..) if driver.links().is_some() => None,
+            // What was last seen may be a second old where inotify cannot be had, and a kubelet never
+            // looks again at a link that leads nowhere.
+            Put::Publish(..) | Put::Announce(..) if self.lost_its_socket(driver) => {
+                Some(Event::SocketSeen(Seen::NotOurs))
+            }
+            Put::Publish(name, slot) => Some(self.publish(&name, slot)),
+            Put::Announce(name, slot) => Some(self.announce(&name, slot)),
         }
     }
 
-    /// None when the driver serves already.
-    fn serve(&mut self, id: &DriverId, name: &DriverName) -> Option<Result<Identity, Obstacle>> {
-        if self.entries.get(id)?.driver.serves().is_some() {
-            return None;
+    fn save(&mut self, _: &Driver) {
+        self.state_file.changed();
+    }
+}
+
+impl Disk<'_> {
+    fn serve(&mut self, name: &DriverName, slot: LinkAlias) -> Result<Identity, Obstacle> {
+        if let Err((holder, id)) = self.names.claim(name, self.key, self.id) {
+            self.queue.push(*holder, Job::NameWanted(self.key));
+            return Err(Obstacle::NameTaken(id.to_string()));
         }
-        if let Some(sibling) = self.sibling(id, name) {
-            return Some(Err(Obstacle::NameTaken(sibling.to_string())));
-        }
-        let slot = self.entries.get(id)?.driver.slot();
-        self.claim(name, slot);
-        self.recall_unseen_kubelet(name, slot);
-        let place = socket_place(&self.layout, name);
-        let entry = self.entries.get_mut(id)?;
-        let ours = entry.service.as_ref().map(Service::socket);
-        Some(match place.listen(ours, entry.settings.on_live_owner) {
+        self.removals.claim_links(self.layout, name, slot);
+        recall_unseen_kubelet(self.kubelets, self.layout, name, slot);
+        let place = socket_place(self.layout, name);
+        let ours = self.files.service.as_ref().map(Service::socket);
+        match place.listen(ours, self.on_live_owner) {
             Ok((listener, identity)) => {
-                let new = Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
-                let old = entry.service.replace(new);
-                if let Some(old) = &old {
-                    remember(&mut self.hidden, place.path, old.socket().clone());
+                let new = Service::start(listener, identity.clone(), Arc::clone(self.endpoint));
+                if let Some(old) = self.files.service.replace(new) {
+                    self.removals.shadow(place.path, old.socket().clone());
+                    self.files.retired.push(old.retire());
                 }
-                entry.retired.extend(old.map(Service::retire));
-                entry.owner = None;
-                self.names.insert(name.clone(), id.clone());
+                self.files.owner_watch = None;
                 Ok(identity)
             }
             Err(obstacle) => {
-                let path = place.path;
-                self.watch_owner(id, &path, &obstacle);
+                self.names.release(name, self.key);
+                self.watch_owner(&place.path, &obstacle);
                 Err(obstacle)
             }
-        })
+        }
     }
 
-    fn unserve(&mut self, id: &DriverId, name: &DriverName, identity: Option<Identity>) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.service = None;
-            entry.retired.clear();
-        }
+    fn unserve(&mut self, name: &DriverName, identity: Option<Identity>) {
+        self.files.service = None;
+        self.files.retired.clear();
         let path = self.layout.socket(name);
         if let Some(identity) = identity.or_else(|| dead_socket(&path)) {
-            self.remove(path, &identity);
+            self.removals.remove(path, &identity);
         }
-        if self.names.get(name) == Some(id) {
-            self.names.remove(name);
-            self.poke_siblings(id, name);
+        for waiting in self.names.release(name, self.key) {
+            self.queue.push(waiting, Job::NameFree(name.clone()));
         }
     }
 
-    fn publish(&mut self, id: &DriverId, name: &DriverName, slot: LinkAlias) -> Option<Event> {
-        if self.entries.get(id)?.driver.links().is_some() {
-            return None;
-        }
-        if self.lost_its_socket(id) {
-            return Some(Event::SocketSeen(Seen::NotOurs));
-        }
-        let hard = self.links_are_sockets();
-        let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.publish(entry.settings.on_live_owner) {
+    fn publish(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
+        let place = link_place(self.kubelets, self.layout, name, slot);
+        match place.publish(self.on_live_owner) {
             Ok(published) => {
-                if place.hard && published.made && published.is_symbolic() {
-                    self.kubelets.cannot_have_sockets();
+                if published.made {
+                    self.note_hard_links(&place, &published);
                 }
                 let Published { identity, made } = published;
-                entry.owner = None;
-                let missing = std::mem::take(&mut entry.link_missing);
+                self.files.owner_watch = None;
+                let missing = std::mem::take(&mut self.files.link_missing);
                 if made {
-                    entry.tally.link_made(missing);
+                    self.count_link(missing);
                 }
                 if made && missing {
-                    let (message_id, link) = (message_id::LINK_REPAIRED, place.path.display());
+                    let (id, link) = (self.id, place.path.display());
+                    let message_id = message_id::LINK_REPAIRED;
                     tracing::warn!(message_id, driver = %id, %link, "{id}: the link was removed or changed, and is back");
                 }
                 Event::LinkPublished(identity)
             }
             Err(Obstacle::RemovedAtOnce) => {
-                let missing = std::mem::replace(&mut entry.link_missing, true);
-                entry.tally.link_made(missing);
+                let missing = std::mem::replace(&mut self.files.link_missing, true);
+                self.count_link(missing);
                 Event::LinkBlocked(Obstacle::RemovedAtOnce)
             }
             Err(obstacle) => {
-                let path = place.path;
-                self.watch_owner(id, &path, &obstacle);
+                self.watch_owner(&place.path, &obstacle);
                 Event::LinkBlocked(obstacle)
             }
-        })
+        }
     }
 
-    fn announce(&mut self, id: &DriverId, name: &DriverName, slot: LinkAlias) -> Option<Event> {
-        if self.lost_its_socket(id) {
-            return Some(Event::SocketSeen(Seen::NotOurs));
-        }
-        let hard = self.links_are_sockets();
-        let entry = self.entries.get_mut(id)?;
-        let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.announce(entry.settings.on_live_owner) {
+    fn announce(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
+        let place = link_place(self.kubelets, self.layout, name, slot);
+        match place.announce(self.on_live_owner) {
             Ok(published) => {
-                if place.hard && published.is_symbolic() {
-                    self.kubelets.cannot_have_sockets();
-                }
-                let identity = published.identity;
-                entry.tally.announcements += 1;
+                self.note_hard_links(&place, &published);
+                self.counts.announcements += 1;
+                let id = self.id;
                 tracing::info!(driver = %id, link = %place.path.display(), "{id}: announced again");
-                Event::LinkPublished(identity)
+                Event::LinkPublished(published.identity)
             }
             Err(obstacle) => Event::LinkBlocked(obstacle),
-        })
-    }
-
-    /// Socket and link are two names of one file that an earlier run has left: it knew that the
-    /// kubelet cannot be seen from here.
-    pub(super) fn recall_unseen_kubelet(&mut self, name: &DriverName, slot: LinkAlias) {
-        let link = Identity::of(&self.layout.link(name, slot));
-        let is_pair = link.is_ok_and(|link| link.is_at(&self.layout.socket(name)));
-        if is_pair && self.layout.one_directory() {
-            self.kubelets.went_unseen();
         }
     }
 
-    /// The socket that should stand is not there. What was last seen may be a second old where
-    /// inotify is not to be had, and a kubelet never looks again at a link that leads nowhere.
-    fn lost_its_socket(&self, id: &DriverId) -> bool {
-        let socket = self.entries.get(id).and_then(|entry| entry.driver.serves());
+    /// A link that was put back where it had been taken away is a repair, any other an announcement.
+    fn count_link(&mut self, was_missing: bool) {
+        if was_missing {
+            self.counts.link_repairs += 1;
+        } else {
+            self.counts.announcements += 1;
+        }
+    }
+
+    fn note_hard_links(&mut self, place: &LinkPlace<'_>, published: &Published) {
+        if place.hard && published.is_symbolic() {
+            self.kubelets.cannot_have_sockets();
+        }
+    }
+
+    fn lost_its_socket(&self, driver: &Driver) -> bool {
+        let socket = driver.serves();
         socket.is_some_and(|(name, identity)| !identity.is_at(&self.layout.socket(name)))
     }
 
-    /// The driver that serves under this name and does not give it up. One that is silent leaves the
-    /// name to a sibling, and its link and registration to one that answers.
-    fn sibling(&mut self, id: &DriverId, name: &DriverName) -> Option<DriverId> {
-        let holder = self.names.get(name).filter(|holder| *holder != id)?.clone();
-        // One that has another name by now has nothing to give.
-        if self
-            .entries
-            .get(&holder)
-            .and_then(|held| held.driver.name())
-            != Some(name)
-        {
-            self.names.remove(name);
-            return None;
-        }
-        let can_take_over = self.entries.get(id)?.driver.can_take_over();
-        let held = self.entries.get_mut(&holder)?;
-        let Some(estate) = held.driver.give_up_name(can_take_over) else {
-            return Some(holder);
-        };
-        // The socket is served until the heir's is renamed over it: the link leads there.
-        let service = held.service.take();
-        self.names.remove(name);
-        let now = self.now();
-        let heir = self.entries.get_mut(id)?;
-        heir.driver.inherit(estate, now);
-        heir.service = heir.service.take().or(service);
-        tracing::info!(driver = %id, "{id}: takes over the name {name} from {holder}, which does not answer");
-        self.unsaved = true;
-        self.refresh(&holder);
-        None
-    }
-
-    /// A driver that no longer answers lets a sibling have its name.
-    pub(super) fn offer_the_name(&mut self, id: &DriverId) {
-        let name = self
-            .entries
-            .get(id)
-            .and_then(|entry| entry.driver.serves())
-            .map(|(name, _)| name.clone());
-        if let Some(name) = name {
-            self.poke_siblings(id, &name);
-        }
-    }
-
-    fn poke_siblings(&mut self, id: &DriverId, name: &DriverName) {
-        let blocked = |(other, entry): (&DriverId, &super::Runner)| {
-            let waits =
-                other != id && entry.driver.name() == Some(name) && entry.driver.serves().is_none();
-            waits.then(|| other.clone())
-        };
-        let waiting: Vec<DriverId> = self.entries.iter().filter_map(blocked).collect();
-        for other in waiting {
-            self.apply(&other, Event::SocketSeen(Seen::NotOurs));
-        }
-    }
-
-    /// Holds a connection to whoever is at our place: its end tells that they went.
-    fn watch_owner(&mut self, id: &DriverId, path: &Path, obstacle: &Obstacle) {
+    /// Holds a connection to the process at our place: its end tells that the process went.
+    fn watch_owner(&mut self, path: &Path, obstacle: &Obstacle) {
         if !matches!(obstacle, Obstacle::LiveOwner(_)) {
             return;
         }
-        let Some(entry) = self.entries.get_mut(id) else {
-            return;
-        };
-        let (reporter, path) = (self.reporter.clone(), path.to_owned());
-        entry.owner = Some(Leased::start(id, |lease| {
-            Task::spawn(async move {
-                owner_ended(&path).await;
-                tell(&reporter, Report::OwnerEnded(lease));
-            })
+        let (sender, key, path) = (self.sender.clone(), self.key, path.to_owned());
+        self.files.owner_watch = Some(Task::spawn(async move {
+            owner_gone(&path).await;
+            send(&sender, Input::OwnerGone(key));
         }));
     }
 }
 
-/// Resolves when nobody listens at `path` any more.
-async fn owner_ended(path: &Path) {
+/// Resolves when no process listens at `path` any more.
+async fn owner_gone(path: &Path) {
     let mut calls = 0;
     while let ListenerProbe::Alive(stream) = knock(path) {
         if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
@@ -276,5 +226,51 @@ async fn owner_ended(path: &Path) {
         // hangs up on silent callers is called more and more slowly.
         sleep(CALL_AGAIN.delay(calls)).await;
         calls += 1;
+    }
+}
+
+/// Socket and link are two names of one file that an earlier run has left: it knew that the kubelet
+/// cannot be seen from here.
+pub(super) fn recall_unseen_kubelet(
+    kubelets: &mut KnownKubelets,
+    layout: &Layout,
+    name: &DriverName,
+    slot: LinkAlias,
+) {
+    let link = Identity::of(&layout.link(name, slot));
+    let is_pair = link.is_ok_and(|link| link.is_at(&layout.socket(name)));
+    if is_pair && layout.one_directory() {
+        kubelets.went_unseen();
+    }
+}
+
+/// A `hard` link is a second name of the socket itself, which every kubelet finds when it starts.
+/// It needs the socket's own directory.
+pub(super) fn link_place<'a>(
+    kubelets: &KnownKubelets,
+    layout: &'a Layout,
+    name: &DriverName,
+    slot: LinkAlias,
+) -> LinkPlace<'a> {
+    LinkPlace {
+        hard: are_links_sockets(kubelets, layout),
+        path: layout.link(name, slot),
+        target: layout.target(name),
+        socket: layout.socket(name),
+        stage: layout.link_stage(),
+    }
+}
+
+/// The kubelet gets a second name of the socket in the place of a link.
+pub(super) fn are_links_sockets(kubelets: &KnownKubelets, layout: &Layout) -> bool {
+    kubelets.want_sockets() && layout.one_directory()
+}
+
+pub(super) fn socket_place<'a>(layout: &'a Layout, name: &DriverName) -> SocketPlace<'a> {
+    SocketPlace {
+        path: layout.socket(name),
+        directory: layout.registry_dir(),
+        stage: layout.socket_stage(),
+        borrowed: layout.one_directory(),
     }
 }

@@ -1,4 +1,4 @@
-//! What the tasks beside the supervisor tell it, and what it makes of that.
+//! The inputs of the main loop, and what follows from each.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::cause::of_trouble;
-use super::lease::Lease;
-use super::{DriverId, QUIET, Runner, Supervisor};
+use super::{DriverId, Job, QUIET, Runner, RunnerKey, Supervisor, Timer};
 use crate::api::command::Request;
 use crate::csi::error::DriverError;
 use crate::csi::monitor::MonitorReport;
@@ -18,291 +16,278 @@ use crate::driver::{AdvertisedInfo, Event};
 use crate::grpc::proto::control::Cause;
 use crate::kubelet::endpoint::session::{KubeletAsking, KubeletCall, Outcome, Told};
 use crate::os::process::Process;
+use crate::os::task::Task;
 use crate::systemd::journal::message_id;
 
-/// Reports taken in before anything is written down: one write serves many.
+/// How many inputs a turn takes: one write of the state file serves all of them.
 const BATCH: usize = 256;
 
-/// Why a link is made anew as a socket.
+/// Why a link is replaced by a socket.
 pub(super) const UNSEEN: &str =
     "the kubelet cannot be seen from here, and gets a socket in the place of the link";
 
 /// What an operator has to know where nothing can be done about it from here.
 pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its start can be seen from here: a kubelet before 1.25 that restarts loses the drivers until they are announced again; run the registrar with hostPID, or mount the kubelet's root directory";
 
-/// What the tasks beside the supervisor tell it.
-pub(super) enum Report {
-    Monitor(Lease, MonitorReport),
-    Called(Lease, KubeletCall),
-    /// Whoever was at our place has gone.
-    OwnerEnded(Lease),
+/// A message to the main loop. The key of a runner that is gone, or an old generation of its monitor,
+/// makes it void.
+pub(super) enum Input {
+    Monitor(RunnerKey, u64, MonitorReport),
+    Endpoint(RunnerKey, KubeletCall),
+    /// The process that was at our place has gone.
+    OwnerGone(RunnerKey),
     KubeletEnded(Process),
-    /// What is in plugins_dir, and which one that was.
+    /// The directories in the plugins_dir that is named.
     Plugins(PathBuf, io::Result<Option<BTreeSet<DriverId>>>),
-    /// A csi.sock that is there, in a directory that had none.
+    /// A csi.sock that exists, in a directory that had none.
     Candidate(DriverId, PathBuf),
     Request(Request),
 }
 
+pub(super) fn send(sender: &mpsc::UnboundedSender<Input>, input: Input) {
+    // The supervisor is gone only when the process ends.
+    if sender.send(input).is_err() {
+        tracing::debug!("the main loop has ended");
+    }
+}
+
 impl Supervisor {
-    pub(super) fn take_batch(&mut self, first: Report) {
+    pub(super) fn take_batch(&mut self, first: Input) {
         self.take(first);
         for _ in 1..BATCH {
-            let Ok(report) = self.reports.try_recv() else {
+            self.do_jobs();
+            let Ok(input) = self.inputs.try_recv() else {
                 return;
             };
-            self.take(report);
+            self.take(input);
         }
     }
 
-    fn take(&mut self, report: Report) {
-        if matches!(report, Report::Monitor(..) | Report::Called(..)) {
-            self.quiet_at = Some(self.now() + QUIET);
+    fn take(&mut self, input: Input) {
+        if matches!(input, Input::Monitor(..) | Input::Endpoint(..)) {
+            let quiet = self.now() + QUIET;
+            self.timers.set(Timer::Quiet, Some(quiet));
         }
-        match report {
-            Report::Monitor(lease, heard) => {
-                if let Some(id) = lease.driver() {
-                    self.heard(&id, heard);
+        match input {
+            Input::Monitor(key, generation, report) => {
+                let runner = self.runners.get(key);
+                if runner.is_some_and(|runner| runner.generation == generation) {
+                    self.driver_reported(key, report);
                 }
             }
-            Report::Called(lease, KubeletCall::KubeletAsking { pid }) => {
-                if let Some(id) = lease.driver() {
-                    self.asked(&id, pid);
+            Input::Endpoint(key, KubeletCall::KubeletAsking { pid }) => {
+                if let Some(runner) = self.runners.get(key) {
+                    runner.endpoint.took_asked();
+                    self.push(key, Event::KubeletAsked(pid.and_then(Process::of)));
                 }
             }
-            Report::Called(lease, KubeletCall::Told(told)) => {
-                self.told(lease.driver().as_ref(), *told)
+            Input::Endpoint(key, KubeletCall::Told(told)) => self.kubelet_told(key, *told),
+            Input::OwnerGone(key) => {
+                self.queue.push(key, Job::LookAtSocket);
+                self.queue.push(key, Job::LookAtLink);
             }
-            Report::OwnerEnded(lease) => {
-                if let Some(id) = lease.driver() {
-                    self.look_at_socket(&id);
-                    self.look_at_link(&id);
-                }
-            }
-            Report::KubeletEnded(process) => {
+            Input::KubeletEnded(process) => {
                 tracing::info!(pid = process.pid, "the kubelet has ended");
                 self.kubelets.ended(process);
-                self.apply_to_all(&Event::KubeletEnded(process));
+                self.push_to_all(&Event::KubeletEnded(process));
             }
-            Report::Plugins(directory, seen) => self.plugins_seen(&directory, seen),
-            Report::Candidate(id, socket) => self.candidate_seen(&id, &socket),
-            Report::Request(Request::Command(command, reply)) => {
+            Input::Plugins(directory, seen) => self.plugins_seen(&directory, seen),
+            Input::Candidate(id, socket) => self.candidate_seen(&id, &socket),
+            Input::Request(Request::Command(command, reply)) => {
                 let outcome = self.carry_out(command);
                 self.outcomes.push((reply, outcome));
             }
-            Report::Request(Request::HttpTrouble(trouble)) => {
-                self.http_trouble = trouble;
-                self.changed = true;
-            }
+            Input::Request(Request::HttpTrouble(trouble)) => self.troubles.http = trouble,
         }
     }
 
-    fn heard(&mut self, id: &DriverId, heard: MonitorReport) {
-        match heard {
+    fn driver_reported(&mut self, key: RunnerKey, report: MonitorReport) {
+        match report {
             MonitorReport::Answered(answer, socket) => {
-                let entry = self.entries.get(id);
-                self.unsaved |= entry.is_some_and(|entry| entry.csi_seen.as_ref() != Some(&socket));
-                self.answered(id, answer, |entry, answer| entry.came(answer, socket));
+                let runner = self.runners.get(key);
+                if runner.is_some_and(|runner| runner.csi_seen.as_ref() != Some(&socket)) {
+                    self.state_file.changed();
+                }
+                self.driver_answered(key, answer, |runner, answer| runner.came(answer, socket));
             }
             MonitorReport::Changed(answer) => {
-                self.answered(id, answer, |_, answer| Event::DriverChanged(answer));
+                self.driver_answered(key, answer, |_, answer| Event::DriverChanged(answer));
             }
-            MonitorReport::Silent(trouble) => self.fell_silent(id, &trouble),
+            MonitorReport::Silent(error) => self.driver_silent(key, &error),
         }
-    }
-
-    fn asked(&mut self, id: &DriverId, pid: Option<u32>) {
-        if let Some(entry) = self.entries.get(id) {
-            entry.endpoint.took_asked();
-        }
-        self.apply(id, Event::KubeletAsked(pid.and_then(Process::of)));
     }
 
     /// A driver gave an answer that can be used, unless its name is too long for our paths.
-    fn answered(
+    fn driver_answered(
         &mut self,
-        id: &DriverId,
+        key: RunnerKey,
         answer: Answer,
         event: impl FnOnce(&mut Runner, Answer) -> Event,
     ) {
-        let fits = self.layout.check(&answer.name);
-        let Some(entry) = self.entries.get_mut(id) else {
+        let fits = self.places.layout.check(&answer.name);
+        let Some(runner) = self.runners.get_mut(key) else {
             return;
         };
-        entry.without_node_service = false;
+        runner.without_node_service = false;
+        runner.note_try(None);
         let event = match fits {
             Ok(()) => {
-                entry.forget_error();
-                event(entry, answer)
+                runner.clear_error();
+                event(runner, answer)
             }
             Err(too_long) => {
-                entry.note_error(too_long.to_string());
-                entry.silence = Cause::Unspecified;
+                runner.note_error(too_long.to_string());
+                runner.silence = Cause::Unspecified;
                 Event::DriverSilent(too_long.to_string())
             }
         };
-        self.tried(id, None);
-        self.apply(id, event);
+        self.push(key, event);
     }
 
     /// A driver does not answer, or not yet.
-    fn fell_silent(&mut self, id: &DriverId, trouble: &DriverError) {
-        let why = trouble.to_string();
-        self.tried(id, Some(trouble));
-        let Some(entry) = self.entries.get_mut(id) else {
+    fn driver_silent(&mut self, key: RunnerKey, error: &DriverError) {
+        let Some(runner) = self.runners.get_mut(key) else {
             return;
         };
-        entry.without_node_service = matches!(trouble, DriverError::NoNodeService);
-        entry.silence = of_trouble(trouble);
-        if matches!(trouble, DriverError::Slow { .. }) {
-            // It was reached: a socket that nobody listened on yet is no trouble any more.
-            entry.forget_error();
-            return self.apply(id, Event::DriverSlow(why));
+        let why = error.to_string();
+        runner.note_try(Some(error));
+        runner.without_node_service = matches!(error, DriverError::NoNodeService);
+        runner.silence = error.cause();
+        if error.is_error() {
+            runner.note_error(why.clone());
         }
-        if trouble.is_error() {
-            entry.note_error(why.clone());
-        }
-        let was_silent = entry.driver.is_silent();
-        let event = if trouble.is_taken(entry.csi_seen.as_ref()) {
+        let event = if matches!(error, DriverError::Slow { .. }) {
+            // It was reached: a socket without a listener is no trouble any more.
+            runner.clear_error();
+            Event::DriverSlow(why)
+        } else if error.is_taken(runner.csi_seen.as_ref()) {
             Event::DriverTaken(why)
-        } else if matches!(trouble, DriverError::Exposed { .. }) {
+        } else if matches!(error, DriverError::Exposed { .. }) {
             Event::DriverRefused(why)
         } else {
             Event::DriverSilent(why)
         };
-        self.apply(id, event);
-        // Its name was kept for it until now.
-        if !was_silent {
-            self.offer_the_name(id);
-        }
+        self.push(key, event);
     }
 
-    /// A kubelet said how the registration went. It has its answer when that is written down, also
-    /// where the driver that it speaks of is no longer ours.
-    fn told(&mut self, id: Option<&DriverId>, told: Told) {
-        self.unanswered.push(told.heard);
+    /// A kubelet said how the registration went. It has its answer when that is saved, also where the
+    /// driver that it speaks of was removed.
+    fn kubelet_told(&mut self, key: RunnerKey, told: Told) {
+        self.state_file.answer_after_save(told.heard);
         let kubelet = told.pid.and_then(Process::behind);
-        self.kubelet_spoke(kubelet);
-        if let Some(id) = id {
-            self.verdict(id, told.outcome, kubelet, told.asked);
-        }
+        self.kubelet_called(kubelet);
+        self.registration_ended(key, told.outcome, kubelet, told.asked);
         match told.pid {
-            Some(_) if told.apart => self.kubelets.spoke_apart(kubelet),
+            Some(_) if told.apart => self.kubelets.called_apart(kubelet),
             None if !told.follows_links => self.kubelet_is_unseen(),
             Some(_) | None => {}
         }
     }
 
-    fn kubelet_spoke(&mut self, kubelet: Option<Process>) {
+    fn kubelet_called(&mut self, kubelet: Option<Process>) {
         self.kubelets.told(self.now());
         let root = self.settings.kubelet_root();
         // With a directory that is named by itself, nothing tells of the root.
-        if self.layout.kubelet_dir().starts_with(root) {
-            self.called_in = Some(root.to_owned());
+        if self.places.layout.kubelet_dir().starts_with(root) {
+            self.kubelets.called_in = Some(root.to_owned());
         }
         if let Some(kubelet) = kubelet {
             self.watch_kubelet(kubelet);
         }
-        // A kubelet shows that it has started before it speaks: seen the other way round, the sign
-        // would end the registration that it has just made.
-        self.look_at_signs();
+        // A kubelet creates its sockets before it calls: seen the other way round, the start would end
+        // the registration that it has just made.
+        self.look_at_start_sockets();
     }
 
-    fn verdict(
+    pub(super) fn watch_kubelet(&mut self, process: Process) {
+        let sender = self.sender.clone();
+        self.kubelets.called(process, || {
+            Task::spawn(async move {
+                process.ended().await;
+                send(&sender, Input::KubeletEnded(process));
+            })
+        });
+    }
+
+    fn registration_ended(
         &mut self,
-        id: &DriverId,
+        key: RunnerKey,
         outcome: Outcome,
         kubelet: Option<Process>,
         asked: Option<KubeletAsking>,
     ) {
-        // The registration came through the link as it is now, or does not count.
-        self.look_at_link(id);
-        let Some(entry) = self.entries.get_mut(id) else {
+        let Some(runner) = self.runners.get_mut(key) else {
             return;
         };
-        match outcome {
+        // The registration came through the link as it is now, or does not count.
+        self.queue.push(key, Job::LookAtLink);
+        let event = match outcome {
             Outcome::Registered => {
-                entry.tally.registrations += 1;
-                entry.last_error = None;
-                let (through, told) =
-                    asked.map_or((None, None), |KubeletAsking { through, told }| {
-                        let endpoint = told.endpoint.into();
-                        let versions = told.supported_versions;
-                        (through, Some(AdvertisedInfo { endpoint, versions }))
-                    });
-                let event = Event::KubeletRegistered {
+                runner.counts.registrations += 1;
+                runner.last_error = None;
+                let (through, told) = asked.map(|asked| (asked.through, asked.told)).unzip();
+                Event::KubeletRegistered {
                     kubelet,
-                    through,
-                    told,
-                };
-                self.apply(id, event);
-                let entry = self.entries.get(id);
-                // Through the link as it is now, and so through the directory as it is now.
-                if entry.is_some_and(|entry| entry.driver.is_registered()) {
-                    self.kubelets.sees_its_directory();
+                    through: through.flatten(),
+                    told: told.map(|told| AdvertisedInfo {
+                        endpoint: told.endpoint.into(),
+                        versions: told.supported_versions,
+                    }),
                 }
             }
             Outcome::Rejected(error) => {
-                entry.tally.rejections += 1;
-                entry.last_error = Some(error.clone());
-                self.apply(id, Event::KubeletRejected(kubelet, error));
+                runner.counts.rejections += 1;
+                runner.last_error = Some(error.clone());
+                Event::KubeletRejected(kubelet, error)
             }
-        }
+        };
+        self.push(key, event);
     }
 
-    /// A kubelet before 1.25 ignores links when it starts, and this one's start will not be seen. What
-    /// it finds in its directory has to be a socket then, where that can be had.
+    /// A kubelet before 1.25 ignores links when it starts, and the start of this kubelet will not be
+    /// seen. It has to find a socket in its directory then, where that can be had.
     fn kubelet_is_unseen(&mut self) {
         if !self.kubelets.went_unseen() {
             return;
         }
-        self.changed = true;
-        if !self.layout.one_directory() {
+        if !self.places.layout.one_directory() {
             tracing::warn!("{UNSEEN_KUBELET}");
             return;
         }
         tracing::info!(
             "the kubelet's process and its start cannot be seen from here, and it may ignore links when it starts: it gets a socket in the place of each link"
         );
-        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
-        for id in ids {
-            self.apply(&id, Event::Reannounce(UNSEEN));
-            self.tick(&id);
+        for key in self.runners.keys() {
+            self.push(key, Event::Reannounce(UNSEEN));
+            self.queue.push(key, Job::Tick);
         }
     }
+}
 
+impl Runner {
     /// Notes that the driver was tried, and says once when it goes and when it is back.
-    fn tried(&mut self, id: &DriverId, trouble: Option<&DriverError>) {
-        let Some(entry) = self.entries.get_mut(id) else {
-            return;
-        };
-        entry.tried = true;
-        match (trouble, entry.lost_since) {
-            (Some(trouble), None) if entry.driver.answer().is_some() => {
-                entry.lost_since = Some(Instant::now());
-                let csi_socket = entry.settings.csi_socket.display();
-                if let DriverError::Exposed { exposure, .. } = trouble {
-                    // It runs: what is to be looked at is the directory.
+    fn note_try(&mut self, error: Option<&DriverError>) {
+        let id = &self.id;
+        self.tried = true;
+        match (error, self.lost_since) {
+            (Some(error), None) if self.driver.answer().is_some() => {
+                self.lost_since = Some(Instant::now());
+                let csi_socket = self.settings.csi_socket.display();
+                if let DriverError::Exposed { exposure, .. } = error {
+                    // The driver runs: the operator has to look at the directory.
                     let mend = exposure.mend();
-                    tracing::warn!(driver = %id, %csi_socket, "{id}: {trouble}; it will not be published again after a restart of the kubelet: {mend}");
+                    tracing::warn!(driver = %id, %csi_socket, "{id}: {error}; it will not be published again after a restart of the kubelet: {mend}");
                     return;
                 }
                 let message_id = message_id::DRIVER_LOST;
-                tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {trouble}");
+                tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {error}");
             }
             (None, Some(since)) => {
-                entry.lost_since = None;
+                self.lost_since = None;
                 let seconds = since.elapsed().as_secs_f32();
                 tracing::info!(driver = %id, "{id}: the driver is back after {seconds:.1} s");
             }
             _ => {}
         }
-    }
-}
-
-pub(super) fn tell(reporter: &mpsc::UnboundedSender<Report>, report: Report) {
-    // The supervisor is gone only when the process ends.
-    if reporter.send(report).is_err() {
-        tracing::debug!("nobody listens to reports any more");
     }
 }

@@ -1,0 +1,233 @@
+//! One turn of the main loop: works until nothing is left to do, then tells the outcome.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use tokio::time::Instant;
+
+use super::files::Disk;
+use super::{POLL, Runner, RunnerKey, Subject, Supervisor, Timer};
+use crate::disk::name::DriverName;
+use crate::driver::{Calling, Event, Seen, step};
+use crate::os::clock::Moment;
+
+/// Work on one driver.
+#[derive(Debug)]
+pub(super) enum Job {
+    Event(Event),
+    /// Looks whether the file at the socket's place is ours.
+    LookAtSocket,
+    LookAtLink,
+    Tick,
+    /// Another driver wants the name that this driver serves under.
+    NameWanted(RunnerKey),
+    /// The name that this driver waits for may be free.
+    NameFree(DriverName),
+}
+
+/// What is still to be done in this turn.
+#[derive(Default)]
+pub(super) struct Queue {
+    jobs: VecDeque<(RunnerKey, Job)>,
+    /// Drivers that may have changed.
+    dirty: BTreeSet<RunnerKey>,
+    /// Whether a kubelet runs: a look at /proc, which serves all drivers that are ticked together.
+    kubelet_runs: Option<bool>,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, key: RunnerKey, job: Job) {
+        self.jobs.push_back((key, job));
+    }
+
+    pub(super) fn mark(&mut self, key: RunnerKey) {
+        self.dirty.insert(key);
+    }
+}
+
+impl Supervisor {
+    pub(super) fn push(&mut self, key: RunnerKey, event: Event) {
+        self.queue.push(key, Job::Event(event));
+    }
+
+    pub(super) fn push_to_all(&mut self, event: &Event) {
+        for key in self.runners.keys() {
+            self.push(key, event.clone());
+        }
+    }
+
+    /// Does all jobs, and those that they give rise to.
+    pub(super) fn do_jobs(&mut self) {
+        while let Some((key, job)) = self.queue.jobs.pop_front() {
+            self.perform(key, job);
+        }
+        self.queue.kubelet_runs = None;
+    }
+
+    /// Does all jobs, and then refreshes each driver that has changed.
+    pub(super) fn work(&mut self) {
+        self.do_jobs();
+        while let Some(key) = self.queue.dirty.pop_first() {
+            self.refresh(key);
+            self.do_jobs();
+        }
+    }
+
+    fn perform(&mut self, key: RunnerKey, job: Job) {
+        match job {
+            Job::Event(event) => self.step(key, event),
+            Job::LookAtSocket => self.look_at_socket(key),
+            Job::LookAtLink => self.look_at_link(key),
+            Job::Tick => self.tick(key),
+            Job::NameWanted(by) => self.name_wanted(key, by),
+            Job::NameFree(name) => {
+                let waits = |runner: &Runner| {
+                    runner.driver.name() == Some(&name) && runner.driver.serves().is_none()
+                };
+                if self.runners.get(key).is_some_and(waits) {
+                    self.step(key, Event::SocketSeen(Seen::NotOurs));
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get(key) else {
+            return;
+        };
+        let calls_apart = |pid| self.kubelets.calls_apart(pid);
+        let calling = if runner.endpoint.is_calling(calls_apart) {
+            Calling::This
+        } else if self.kubelets.is_busy(self.now()) {
+            Calling::Others
+        } else {
+            Calling::Nobody
+        };
+        let kubelets = &self.kubelets;
+        let kubelet_there = *self
+            .queue
+            .kubelet_runs
+            .get_or_insert_with(|| kubelets.any());
+        let ticked = Event::Ticked {
+            kubelet_there,
+            calling,
+        };
+        self.step(key, ticked);
+    }
+
+    /// Applies an event to one driver and carries out what follows for its files.
+    pub(super) fn step(&mut self, key: RunnerKey, event: Event) {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(key) else {
+            return;
+        };
+        let is_registration = matches!(event, Event::KubeletRegistered { .. });
+        let before = (runner.driver.phase(), runner.driver.is_silent());
+        let mut disk = Disk {
+            key,
+            id: &runner.id,
+            on_live_owner: runner.settings.on_live_owner,
+            endpoint: &runner.endpoint,
+            files: &mut runner.files,
+            counts: &mut runner.counts,
+            layout: &self.places.layout,
+            names: &mut self.names,
+            removals: &mut self.removals,
+            kubelets: &mut self.kubelets,
+            state_file: &mut self.state_file,
+            queue: &mut self.queue,
+            sender: &self.sender,
+        };
+        step(&mut runner.driver, event, now, &mut disk);
+        let driver = &runner.driver;
+        // Through the link as it is now, and so through the directory as it is now.
+        if is_registration && driver.is_registered() {
+            self.kubelets.sees_its_directory();
+        }
+        let has_moved = (driver.phase(), driver.is_silent()) != before;
+        self.queue.mark(key);
+        if has_moved {
+            self.offer_name(key);
+        }
+    }
+
+    /// Brings the tasks around a driver, and the snapshot, up to date with its state.
+    fn refresh(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(key) else {
+            return;
+        };
+        runner.endpoint.offer(runner.plugin_info());
+        let link = runner.driver.links();
+        runner.endpoint.link(link.map(|(_, _, link)| link.clone()));
+        runner.files.retired.retain(|task| !task.is_finished());
+        runner.follow_trouble();
+        if let Some(took) = runner.time_to_register() {
+            self.metrics.registering.ended(&runner.id, took);
+        }
+        let deadline = runner.driver.deadline();
+        self.timers.set(Timer::Driver(key), deadline);
+        if runner.publish(&self.places.layout) {
+            self.board.set(&runner.id, Some(runner.published.clone()));
+        }
+        self.follow_places(key);
+        self.check_departure(key);
+    }
+
+    /// Watches the places of a driver's socket and link, which move with its name.
+    fn follow_places(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(key) else {
+            return;
+        };
+        let (layout, name) = (&self.places.layout, runner.driver.name());
+        let socket = name.map(|name| layout.socket(name));
+        let link = name.map(|name| layout.link(name, runner.driver.slot()));
+        let places = [
+            (Subject::Socket(key), socket, &mut runner.followed.socket),
+            (Subject::Link(key), link, &mut runner.followed.link),
+        ];
+        for (subject, path, followed) in places {
+            if *followed == path {
+                continue;
+            }
+            if let Some(old) = followed.take() {
+                self.watcher.unfollow(&old, &subject);
+            }
+            if let Some(new) = &path {
+                self.watcher.follow(new, &subject);
+                // What happened between the last look and the watch would go unseen.
+                self.queue.push(key, Job::LookAtSocket);
+                self.queue.push(key, Job::LookAtLink);
+            }
+            *followed = path;
+        }
+    }
+
+    /// Works off what the turn gave rise to and tells the outcome. Returns when to wake up.
+    pub(super) fn finish_turn(&mut self) -> Instant {
+        self.work();
+        self.save();
+        self.state_file.answer_kubelets();
+        if self.is_overdue() {
+            let soon = self.now() + POLL;
+            self.timers.hasten(Timer::Resync, soon);
+        }
+        let is_ready_now = self.becomes_ready();
+        let has_changed = self.board.publish(self.daemon(), self.wake_time());
+        self.tell_systemd(is_ready_now, has_changed);
+        self.answer_clients();
+        self.wake_time()
+    }
+
+    fn wake_time(&self) -> Instant {
+        let due = self.timers.next().unwrap_or_default();
+        self.started + (due - Moment::default())
+    }
+
+    /// After the snapshot, so that a client finds the effect of its command there.
+    pub(super) fn answer_clients(&mut self) {
+        for (reply, outcome) in self.outcomes.drain(..) {
+            if reply.send(outcome).is_err() {
+                tracing::debug!("a client left before it had its answer");
+            }
+        }
+    }
+}

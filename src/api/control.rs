@@ -1,16 +1,12 @@
-//! The control socket: how client commands speak to the daemon.
+//! The control socket, over which client commands speak to the daemon.
 
 mod client;
-#[cfg(test)]
-mod fuzz;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::net::UnixStream;
 use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -24,10 +20,13 @@ use crate::api::command::{Command, Commands, ManualAction};
 use crate::api::snapshot::{Snapshots, Unavailable};
 use crate::disk::directory;
 use crate::disk::identity::Identity;
+use crate::disk::obstacle::Obstacle;
+use crate::disk::reg_socket::listen_over_any;
 use crate::disk::runtime_dir;
-use crate::disk::socket::{Staged, is_alive};
+use crate::disk::socket::is_alive;
 use crate::disk::sweep::sweep_stage;
 use crate::driver::Record;
+use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
@@ -35,57 +34,47 @@ use crate::grpc::proto::control::{
 use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
 use crate::os::task::Task;
 
-/// A client may watch for hours without asking anything more.
+/// A client may watch for hours without a further request.
 const LIMITS: Limits = Limits {
     connections: 64,
     first: Duration::from_secs(5),
     idle: Duration::from_secs(24 * 3600),
 };
-/// A watching client is told at most this often.
+/// The shortest time between two statuses for a watching client.
 const PACE: Duration = Duration::from_millis(50);
-/// The largest message that is taken from a client: what is known of one driver.
-const MESSAGE_LIMIT: usize = 64 * 1024;
 
-/// Why the control socket cannot be served.
-#[derive(Debug, Error)]
-#[error("cannot listen on {}: {source}", .path.display())]
-pub(crate) struct ControlError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-/// Serves the control socket, with the commands of clients going out through `commands`. With each
-/// of the supervisor's slow looks it is seen whether it is still there.
+/// Serves the control socket, and passes the clients' commands on to `commands`. At each of the
+/// supervisor's slow looks, recreates a socket that was deleted.
 pub(crate) fn serve(
     runtime: runtime_dir::Place,
     commands: Commands,
     snapshots: Snapshots,
     mut looks: watch::Receiver<()>,
-) -> Result<Task, ControlError> {
+) -> Result<Task, Obstacle> {
     let path = runtime.control_socket();
-    // The lock in this directory is ours, so whatever is there is a leftover.
+    // We hold the lock of this directory, so all sockets in it are leftovers.
     sweep_stage(directory::of(&path));
-    let front = ControlSessions {
+    let sessions = ControlSessions {
         commands,
         snapshots,
     };
-    let mut place = Place::take(&path, front.clone())?;
+    let mut server = Server::start(&path, sessions.clone())?;
     Ok(Task::spawn(async move {
         let mut failing = false;
         while looks.changed().await.is_ok() {
-            if place.identity.is_at(&path) || is_alive(&path) {
+            if server.socket.is_at(&path) || is_alive(&path) {
                 failing = false;
                 continue;
             }
-            // The supervisor makes it, and tells when it cannot or does not trust it.
+            // The supervisor recreates the directory, and reports a directory that it does not trust.
             if !directory::of(&path).is_dir() || runtime.fault().is_some() {
                 continue;
             }
-            match Place::take(&path, front.clone()) {
-                Ok(anew) => {
-                    place = anew;
+            match Server::start(&path, sessions.clone()) {
+                Ok(started) => {
+                    server = started;
                     failing = false;
-                    tracing::warn!(path = %path.display(), "the control socket was gone and was made anew");
+                    tracing::warn!(path = %path.display(), "the control socket was deleted, and is recreated");
                 }
                 Err(error) if !failing => {
                     failing = true;
@@ -97,26 +86,22 @@ pub(crate) fn serve(
     }))
 }
 
-/// The socket on disk, and who answers there.
-struct Place {
-    identity: Identity,
-    _server: Task,
+/// A server, and its socket on disk.
+struct Server {
+    socket: Identity,
+    _task: Task,
 }
 
-impl Place {
-    fn take(path: &Path, front: ControlSessions) -> Result<Place, ControlError> {
-        let failed = |source| ControlError {
-            path: path.to_owned(),
-            source,
-        };
-        let staged = Staged::bind(directory::of(path)).map_err(failed)?;
-        let listener = staged.put(path).map_err(failed)?;
-        Ok(Place {
-            identity: Identity::of(path).map_err(failed)?,
-            _server: Task::spawn(async move {
-                let (_retire, retired) = oneshot::channel();
-                server::serve(listener, LIMITS, front, retired).await;
-            }),
+impl Server {
+    fn start(path: &Path, sessions: ControlSessions) -> Result<Server, Obstacle> {
+        let (listener, socket) = listen_over_any(path)?;
+        let task = Task::spawn(async move {
+            let (_retire, retired) = oneshot::channel();
+            server::serve(listener, LIMITS, sessions, retired).await;
+        });
+        Ok(Server {
+            socket,
+            _task: task,
         })
     }
 }
@@ -147,7 +132,7 @@ impl MakeService for ControlSessions {
     }
 }
 
-/// One client's connection.
+/// A client's connection.
 struct Session {
     commands: Commands,
     snapshots: Snapshots,
@@ -252,7 +237,7 @@ impl Control for Session {
         let outcome = self.commands.run(Command::Reload).await;
         let outcome =
             outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
-        // Not as the message of an error, which is a header and has to be short.
+        // Not in the message of an error: that is a header, and headers are short.
         let refusal = outcome.err().unwrap_or_default();
         Ok(Response::new(Reloaded { refusal }))
     }
@@ -278,7 +263,7 @@ fn status(snapshots: &mut Snapshots) -> Result<Status, tonic::Status> {
     }
 }
 
-/// Statuses as they change. The task that follows the changes ends with it.
+/// The statuses for a watching client. The task that follows the changes ends with this value.
 struct StatusStream {
     statuses: mpsc::Receiver<Result<Status, tonic::Status>>,
     _follower: Task,
@@ -291,3 +276,6 @@ impl Stream for StatusStream {
         self.statuses.poll_recv(cx)
     }
 }
+
+#[cfg(test)]
+mod fuzz;

@@ -44,7 +44,7 @@ impl Driver {
         matches!(self.state, DriverState::Silent { .. })
     }
 
-    /// The driver as it last was, for those who want to see it.
+    /// The last answer that is known, to be shown.
     pub(crate) fn last_answer(&self) -> Option<&Answer> {
         self.answer().or(self.registered_answer())
     }
@@ -57,7 +57,7 @@ impl Driver {
         }
     }
 
-    /// Another driver of ours serves under the name, and keeps it.
+    /// Another driver of ours holds the name.
     pub(crate) fn name_is_taken(&self) -> bool {
         matches!(self.socket.obstacle(), Some(Obstacle::NameTaken(_)))
     }
@@ -83,7 +83,7 @@ impl Driver {
         self.name.as_ref()
     }
 
-    /// The name under which the socket stands, when it does.
+    /// The socket's name, while the socket exists.
     pub(crate) fn serves(&self) -> Option<(&DriverName, &Identity)> {
         self.name.as_ref().zip(self.socket.identity())
     }
@@ -103,7 +103,7 @@ impl Driver {
         self.slot
     }
 
-    /// A kubelet holds the driver, whatever else there is to say of it.
+    /// A kubelet holds the driver, whatever its phase is.
     pub(crate) fn is_registered(&self) -> bool {
         matches!(self.registration, RegistrationState::Registered(_))
     }
@@ -117,12 +117,12 @@ impl Driver {
         }
     }
 
-    /// What keeps the socket or the link from its place.
+    /// What keeps the socket or the link from being created.
     pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
         self.socket.obstacle().or(self.link.obstacle())
     }
 
-    /// The socket that our link would lead to is another's.
+    /// Another process serves the socket that our link would lead to.
     pub(super) fn others_serve(&self) -> bool {
         self.socket.obstacle().is_some_and(Obstacle::is_a_server)
     }

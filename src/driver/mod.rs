@@ -32,6 +32,6 @@ pub(crate) use self::refusal::Refusal;
 pub(crate) use self::registration_state::AdvertisedInfo;
 
 #[cfg(test)]
-pub(crate) use self::record::Registered;
+pub(crate) use self::registration_state::Registration;
 #[cfg(test)]
 mod tests;

@@ -11,14 +11,14 @@ use tokio::time::sleep;
 
 use super::runner::Counts;
 use super::{DriverId, Input, Job, Names, Queue, RunnerKey, StateFile, send};
-use crate::config::OnLiveOwner;
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};
-use crate::disk::link::{LinkPlace, Published, SocketPlace};
+use crate::disk::link::{LinkPlace, Published};
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
+use crate::disk::reg_socket::SocketPlace;
 use crate::disk::removals::Removals;
-use crate::disk::socket::{ListenerProbe, knock};
+use crate::disk::socket::{ListenerProbe, probe};
 use crate::disk::sweep::dead_socket;
 use crate::driver::{Driver, Event, Files, Put, Removal, Seen};
 use crate::kubelet::endpoint::Service;
@@ -47,7 +47,7 @@ pub(super) struct DriverFiles {
 pub(super) struct Disk<'a> {
     pub(super) key: RunnerKey,
     pub(super) id: &'a DriverId,
-    pub(super) on_live_owner: OnLiveOwner,
+    pub(super) take_over: bool,
     pub(super) endpoint: &'a Arc<Endpoint>,
     pub(super) files: &'a mut DriverFiles,
     pub(super) counts: &'a mut Counts,
@@ -104,7 +104,7 @@ impl Disk<'_> {
         recall_unseen_kubelet(self.kubelets, self.layout, name, slot);
         let place = socket_place(self.layout, name);
         let ours = self.files.service.as_ref().map(Service::socket);
-        match place.listen(ours, self.on_live_owner) {
+        match place.listen(ours, self.take_over) {
             Ok((listener, identity)) => {
                 let new = Service::start(listener, identity.clone(), Arc::clone(self.endpoint));
                 if let Some(old) = self.files.service.replace(new) {
@@ -136,7 +136,7 @@ impl Disk<'_> {
 
     fn publish(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
         let place = link_place(self.kubelets, self.layout, name, slot);
-        match place.publish(self.on_live_owner) {
+        match place.publish(self.take_over) {
             Ok(published) => {
                 if published.made {
                     self.note_hard_links(&place, &published);
@@ -168,7 +168,7 @@ impl Disk<'_> {
 
     fn announce(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
         let place = link_place(self.kubelets, self.layout, name, slot);
-        match place.announce(self.on_live_owner) {
+        match place.announce(self.take_over) {
             Ok(published) => {
                 self.note_hard_links(&place, &published);
                 self.counts.announcements += 1;
@@ -216,7 +216,7 @@ impl Disk<'_> {
 /// Resolves when no process listens at `path` any more.
 async fn owner_gone(path: &Path) {
     let mut calls = 0;
-    while let ListenerProbe::Alive(stream) = knock(path) {
+    while let ListenerProbe::Alive(stream) = probe(path) {
         if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
             let mut greeting = [0; 256];
             // A server may greet us first; only the end of the stream means anything.

@@ -39,7 +39,7 @@ impl Supervisor {
         if now < at {
             return;
         }
-        let layout = Layout::of(&self.settings);
+        let layout = self.settings.layout();
         let number = if layout.one_directory() { "one" } else { "two" };
         tracing::warn!(
             registry_dir = %layout.registry_dir().display(),

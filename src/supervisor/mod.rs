@@ -51,7 +51,6 @@ use crate::disk::watch::{WatchEvent, Watcher};
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
-use crate::os::rlimit::Descriptors;
 
 /// The slow look at everything, for changes that inotify cannot see.
 const RESYNC: Duration = Duration::from_secs(30);
@@ -111,7 +110,6 @@ pub(crate) struct Supervisor {
     troubles: Troubles,
     watcher: Watcher<Subject>,
     reach: Reach,
-    descriptors: Descriptors,
     limiter: ConcurrencyLimiter,
     metrics: Metrics,
     /// Changes with each slow look.

@@ -7,7 +7,6 @@ use super::inputs::UNSEEN;
 use super::{Job, RunnerKey, Subject, Supervisor};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
-use crate::disk::link::Occupant;
 use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Seen};
@@ -103,10 +102,8 @@ impl Supervisor {
             return;
         };
         let ours = driver.serves().map(|(_, identity)| identity);
-        let seen = match socket_place(&self.places.layout, name).look(ours) {
-            Occupant::Ours(identity) => Seen::Ours(identity),
-            _ => Seen::NotOurs,
-        };
+        let seen = socket_place(&self.places.layout, name).intact(ours);
+        let seen = seen.map_or(Seen::NotOurs, Seen::Ours);
         self.step(key, Event::SocketSeen(seen));
         // The link is another name of the socket that was there before.
         if self.are_links_sockets() {

@@ -4,7 +4,6 @@ use super::state_file::Origin;
 use super::{Job, RunnerKey, Subject, Supervisor};
 use crate::api::command::Outcome;
 use crate::config::Settings;
-use crate::disk::layout::Layout;
 use crate::kubelet::known::KnownKubelets;
 use crate::systemd::journal::message_id;
 
@@ -31,7 +30,7 @@ impl Supervisor {
 
     fn reconfigure(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, settings);
-        let has_moved = Layout::of(&self.settings) != self.places.layout;
+        let has_moved = self.settings.layout() != self.places.layout;
         self.watch_plugins();
         // A discovered driver stays by the rules of discovery. A driver that has lost its table is
         // discovered now, or gone as its table is.
@@ -122,7 +121,7 @@ impl Supervisor {
 
     fn move_to_new_directories(&mut self) {
         self.unwatch_start_sockets();
-        self.places.layout = Layout::of(&self.settings);
+        self.places.layout = self.settings.layout();
         let kubelet_dir = self.places.layout.kubelet_dir();
         self.kubelets = KnownKubelets::new(self.settings.kubelet_root(), kubelet_dir);
         self.watch_start_sockets();

@@ -10,7 +10,7 @@ use super::{Job, Runner, RunnerKey, Subject, Supervisor, Timer};
 use crate::api::control::{Client, ClientError};
 use crate::config::OnStop;
 use crate::disk::runtime_dir::{self, RuntimeError};
-use crate::disk::socket::{ListenerProbe, knock, listener};
+use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::driver::Record;
 use crate::systemd;
 use crate::systemd::job::{self, Job as UnitJob};
@@ -196,7 +196,7 @@ async fn successor(runtime: &Path) -> Option<Client> {
 
 fn is_served_by_the_holder(runtime: &Path, socket: &Path) -> bool {
     let holder = runtime_dir::last_holder(runtime).filter(|pid| *pid != std::process::id());
-    match knock(socket) {
+    match probe(socket) {
         ListenerProbe::Alive(Some(stream)) => holder.is_some() && listener(&stream) == holder,
         _ => false,
     }

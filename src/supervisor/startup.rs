@@ -12,12 +12,12 @@ use super::layout_change::Places;
 use super::names::Names;
 use super::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
 use super::runtime::StateFile;
-use super::state_file::SavedDriver;
+use super::state_file::{Origin, SavedDriver};
 use super::status::{Readiness, StatusBoard, Troubles};
 use super::timers::Timers;
 use super::turn::{Job, Queue};
 use super::{CHECK, DriverId, Input, Reread, Subject, Supervisor, send};
-use crate::api::metrics::Metrics;
+use crate::api::metrics::{Account, Metrics};
 use crate::config::Settings;
 use crate::csi::discover::{found_now, names_of};
 use crate::csi::limiter::ConcurrencyLimiter;
@@ -35,7 +35,7 @@ use crate::kubelet::endpoint::session::Endpoint;
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
-use crate::os::rlimit::Descriptors;
+use crate::os::rlimit::raise_open_files;
 
 /// The directories are others than before: what is left in the old ones goes, as by a reload.
 fn sweep_old_directories(
@@ -63,7 +63,7 @@ impl Supervisor {
         reread: Reread,
         runtime: Option<RuntimeDir>,
     ) -> Supervisor {
-        let layout = Layout::of(&settings);
+        let layout = settings.layout();
         let reach = Reach::now();
         let (sender, inputs) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
@@ -85,7 +85,6 @@ impl Supervisor {
             troubles: Troubles::default(),
             watcher: Watcher::new(reach.clone()),
             reach,
-            descriptors: Descriptors::default(),
             limiter: ConcurrencyLimiter::new(),
             metrics: Metrics::new(),
             looks: watch::channel(()).0,
@@ -99,6 +98,7 @@ impl Supervisor {
         // An error that keeps plugins_dir from being read is logged by the look for drivers below.
         let found = found_now(&supervisor.settings, &supervisor.reach).unwrap_or_default();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
+        raise_open_files(known.len() + found.len());
         for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
             let key = supervisor.runners.new_key();
             let monitor = supervisor.monitor(key, 0, &id);
@@ -138,17 +138,13 @@ impl Supervisor {
     /// Starts to wait for a driver and to ask it. The watch comes first, so that no change between the
     /// two goes unseen.
     pub(super) fn monitor(&mut self, key: RunnerKey, generation: u64, id: &str) -> Monitor {
-        self.descriptors
-            .make_room(self.runners.len() + self.early_monitors.len() + 1);
         let settings = self.settings.driver(id);
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(key));
-        let operations = self.metrics.operations.clone();
-        let query = if self.settings.drivers.contains_key(id) {
-            DriverQuery::new(&settings, operations, &self.reach)
-        } else {
-            DriverQuery::found(&settings, operations, &self.reach)
-        };
+        let account = Account::new(self.metrics.operations.clone());
+        let is_discovered = self.origin(id) == Origin::Discovery;
+        let mut query = DriverQuery::new(&settings, is_discovered, &self.reach);
+        query.observer = Box::new(move |name, call| account.count(name, call));
         let (sender, limiter) = (self.sender.clone(), self.limiter.clone());
         Monitor::start(query, limiter, settings.retry_max, move |report| {
             send(&sender, Input::Monitor(key, generation, report));

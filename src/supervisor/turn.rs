@@ -125,7 +125,7 @@ impl Supervisor {
         let mut disk = Disk {
             key,
             id: &runner.id,
-            on_live_owner: runner.settings.on_live_owner,
+            take_over: runner.settings.on_live_owner.takes_over(),
             endpoint: &runner.endpoint,
             files: &mut runner.files,
             counts: &mut runner.counts,

@@ -84,16 +84,6 @@ impl Client {
         answer(&self.path, statuses).await.map(Statuses)
     }
 
-    /// Calls `show` with the status now and at each change, until it says that it has seen enough.
-    pub(crate) async fn follow(
-        &mut self,
-        mut show: impl FnMut(Status) -> bool,
-    ) -> Result<(), ClientError> {
-        let mut statuses = self.watch().await?;
-        while !show(statuses.next().await?) {}
-        Ok(())
-    }
-
     pub(crate) async fn by_hand(
         &mut self,
         hand: ManualAction,

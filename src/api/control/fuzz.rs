@@ -1,6 +1,8 @@
 //! Whatever bytes come to the control socket, the supervisor is asked nothing but what a client
 //! may ask, what goes back is HTTP/2, and the next client is served.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -31,10 +31,10 @@ fn a_driver_that_answers_or_is_still_asked_keeps_its_name() {
 #[test]
 fn a_silent_driver_that_no_kubelet_holds_leaves_the_name_alone() {
     let mut holder = silent(in_phase(WaitingForKubelet));
-    let estate = holder.give_up_name(false).unwrap();
+    let handover = holder.give_up_name(false).unwrap();
     assert_eq!((holder.name(), holder.serves()), (None, None));
     let mut heir = sibling();
-    heir.driver.inherit(estate, NOW);
+    heir.driver.inherit(handover, NOW);
     assert!(!heir.driver.is_registered() && heir.driver.links().is_none());
 }
 

@@ -82,7 +82,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     let _driver = scene.node.driver(NAME);
     let said = stdout(&scene.registrar.succeed(&["check"]));
     let pid = impostor.0.id();
-    let why = format!("kubelet, pid {pid}, has it on its command line");
+    let why = format!("kubelet (pid {pid}) names it on its command line");
     assert!(said.contains(&why), "{said}");
     let explained = stdout(&scene.registrar.succeed(&["config"]));
     let line = explained
@@ -102,7 +102,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
     scene.registrar.kill9();
-    let words = "the last that called had it";
+    let words = "the kubelet that last called";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     scene.registrar.start();
@@ -159,7 +159,7 @@ fn no_process_in_a_container_is_taken_for_the_kubelet() {
     assert!(!said.contains(&elsewhere.display().to_string()), "{said}");
     let own = Impostor::start(&root);
     let said = check();
-    let why = format!("kubelet, pid {}, has it on its command line", own.0.id());
+    let why = format!("kubelet (pid {}) names it on its command line", own.0.id());
     assert!(said.contains(&why), "{said}");
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
@@ -232,7 +232,7 @@ fn the_process_behind_the_pod_resources_socket_is_believed() {
     scene.phase(NAME, "registered");
     drop(impostor);
     scene.registrar.kill9();
-    let words = "the last that called had it, and still runs";
+    let words = "the kubelet that last called uses it and still runs";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     kubelet.restart();

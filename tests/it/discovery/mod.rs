@@ -1,8 +1,7 @@
-//! Drivers and kubelets that are found.
+//! Drivers and kubelets that the registrar discovers.
 
-mod departures;
-mod examples;
-mod found;
+mod discovered_drivers;
+mod example_files;
 mod kubelet_root;
-mod neighbours;
-mod scale;
+mod many_drivers;
+mod removed_drivers;

@@ -1,11 +1,13 @@
-//! Sockets and links on disk: where they stand, who else wants the place, what is repaired and removed.
+//! Sockets and links on disk: foreign files in their way, repairs and removals.
 
-mod forbidden;
+mod filesystem_errors;
+mod foreign_files;
+mod layout_change;
 mod leftovers;
-mod nested;
-mod one_directory;
-mod owners;
-mod places;
-mod racing;
+pub(crate) mod ndr_process;
+mod nested_registry;
+mod obstacles;
+mod races;
 mod repair;
 mod rivals;
+mod unreadable_directories;

@@ -1,10 +1,10 @@
-//! The daemon's own life: start, reload, stop, kills, and what it tells systemd.
+//! The daemon's own life: start, reload, stop, kills, and its messages to systemd.
 
-mod boot;
+mod boot_id;
 mod environment;
-mod kills;
-mod moved;
+mod id_changes;
 pub(crate) mod notify;
+mod random_kills;
 mod reload;
 pub(crate) mod runtime_dir;
 mod state_file;

@@ -1,7 +1,8 @@
-//! The move from node-driver-registrar.
+//! node-driver-registrar: its command lines, its containers, and the migration from it.
 
 pub(crate) mod command_lines;
 mod container;
 mod import;
-mod moving;
+mod migration;
+mod shared_directories;
 pub(crate) mod unit;

@@ -156,7 +156,7 @@ fn a_socket_that_nobody_answers_on_is_said_on_stderr() {
         ..Behaviour::named(NAME)
     };
     for (behaviour, words) in [
-        (refuses, "nobody listens on"),
+        (refuses, "no process listens on"),
         (mute, "took longer than 500ms"),
     ] {
         let output = inspect_within("500ms", behaviour, &[]);
@@ -171,7 +171,7 @@ fn a_socket_that_nobody_answers_on_is_said_on_stderr() {
         .registrar
         .run_cli(["inspect", "unix:///nowhere/csi.sock"]);
     assert!(
-        stderr(&output).contains("there is no socket /nowhere/csi.sock"),
+        stderr(&output).contains("the socket /nowhere/csi.sock does not exist"),
         "{output:?}"
     );
 }

@@ -71,13 +71,13 @@ fn a_journal_that_takes_no_lines_holds_nobody_up_and_is_told_once_how_many_it_mi
     let _driver = node.driver(ids[0]);
     registrar.wait_phase(ids[0], "waiting-for-kubelet", SOON);
 
-    journal.read_until("log lines were lost");
+    journal.read_until("log lines were dropped");
     assert!(registrar.run_cli(["reload"]).status.success());
     journal.read_until("the configuration was read again");
     let lines = &journal.lines;
     assert!(lines.iter().any(|line| line.contains("starting")));
     let told = lines
         .iter()
-        .filter(|line| line.contains("log lines were lost"));
+        .filter(|line| line.contains("log lines were dropped"));
     assert_eq!(told.count(), 1);
 }

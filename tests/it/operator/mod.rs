@@ -1,16 +1,16 @@
-//! What an operator sees and does.
+//! Everything that an operator runs or reads.
 
-mod browser;
-mod by_hand;
 mod commands;
+mod deleted_sockets;
 mod doctor;
-mod fleet;
 mod healthz;
 mod http;
 mod inspect;
 mod journal;
+mod landing_page;
 mod logs;
+mod manual_actions;
 mod metrics;
+mod monitoring;
 mod status;
-mod taken_away;
 mod terminal;

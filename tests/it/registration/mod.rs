@@ -1,16 +1,14 @@
 //! From a driver that answers to a kubelet that has registered it, and back.
 
-mod announcing;
+mod announcements;
 mod authority;
-mod back_off;
-mod blind;
-mod changes;
-mod closing;
-mod comings;
-mod order;
-mod refused;
-mod several;
-mod slow;
-pub(crate) mod stand_in;
+mod closed_connections;
+mod driver_changes;
+mod driver_restarts;
+mod kubelet_backoff;
+mod multiple_drivers;
+mod registration_calls;
+mod slow_node_get_info;
+mod startup_order;
 mod topology;
-mod wire;
+mod unseen_kubelet;

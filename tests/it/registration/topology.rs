@@ -45,7 +45,7 @@ fn stays_registered_and_says_the_mend_which_works() {
         scene.ends_registered(mark, 1, 1);
         let driver = scene.wait_phase("registered");
         assert_eq!(driver.last_error, None);
-        assert!(reason(&driver).starts_with("by the kubelet"));
+        assert!(reason(&driver).starts_with("registered by kubelet"));
     });
 }
 

@@ -1,14 +1,14 @@
-//! Peers, users and files that mean harm.
+//! Drivers, callers, users and files that mean harm.
 
-mod callers;
-mod drivers;
-mod exposure;
-mod flood;
-mod modes;
-mod mounts;
-mod nobody;
+mod connection_floods;
+mod endless_answers;
+mod file_modes;
+mod hanging_mounts;
+mod hostile_drivers;
+mod hostile_text;
+mod inotify_storm;
 mod notify_socket;
-mod peers;
-mod planted;
-mod storm;
-mod words;
+mod other_users;
+mod planted_links;
+mod silent_callers;
+mod writable_directories;

@@ -2,7 +2,7 @@
 
 mod crowd;
 mod fake_driver;
-mod own_process;
+mod kubelet_process;
 mod plugin_watcher;
 mod registration_call;
 mod scene;

@@ -46,7 +46,7 @@ fn a_file_in_the_place_of_the_drivers_socket() {
     let socket = scene.node.csi_socket(NAME);
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     fs::write(&socket, "").unwrap();
-    finds(&scene, "csi.sock", "is no socket");
+    finds(&scene, "csi.sock", "is not a socket");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_stale_socket() {
         listening: Listening::Refuses,
         ..Behaviour::named(NAME)
     };
-    driver_is_found(behaviour, "csi.sock listening", "nobody listens on");
+    driver_is_found(behaviour, "csi.sock listening", "no process listens on");
 }
 
 #[test]
@@ -225,10 +225,18 @@ fn a_plugin_directory_that_discovery_refuses() {
     let _driver = scene.node.driver(NAME);
     let directory = scene.node.csi_socket(NAME).parent().unwrap().to_owned();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-    finds(&scene, "plugin directory", "others than root may write");
+    finds(
+        &scene,
+        "plugin directory",
+        "users other than root can write",
+    );
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
-    finds(&scene, "plugin directory", "others than root may write");
+    finds(
+        &scene,
+        "plugin directory",
+        "users other than root can write",
+    );
 }
 
 #[test]
@@ -240,7 +248,7 @@ fn a_plugins_dir_that_others_may_write_to() {
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     scene.phase(OTHER, "waiting-for-kubelet");
-    let words = format!("others than root may write to {}", plugins.display());
+    let words = format!("users other than root can write to {}", plugins.display());
     let mend = format!("chmod go-w {}", plugins.display());
     let findings = findings(&doctor(&scene));
     let about = |driver: Option<&str>| {

@@ -167,7 +167,7 @@ impl ModelFiles<'_> {
             let can_take_over =
                 driver.can_take_over() && world.missing != Some(Missing::HandingTheNameOver);
             match us[other].give_up_name(can_take_over) {
-                Some(estate) => driver.inherit(estate, world.now),
+                Some(handover) => driver.inherit(handover, world.now),
                 None => return Event::SocketBlocked(Obstacle::NameTaken("other".to_owned())),
             }
             self.look_at(driver);

@@ -1,0 +1,146 @@
+//! Whose the link's place is: what is foreign and alive is waited for, and what is not ours stays.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use bed::{FakeDriver, KubeletProcess, Node, Registrar, Release, eventually, identity, stays};
+use nix::sys::signal::Signal;
+
+use crate::disk::ndr_process::StandIn;
+use crate::scene::survival::{
+    NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet, reason, wait_driver,
+};
+
+/// A place that is free is taken at once: the timer that would see it, too, has half a minute.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+#[test]
+fn waits_for_an_ndr_that_still_runs_and_publishes_when_it_goes() {
+    for_each(&[true, false], |graceful| {
+        let mut scene = Scene::set(Release::V1_36, "");
+        let stand_in = StandIn::start(&scene.link());
+        let theirs = identity(&scene.link());
+        scene.registrar.start();
+        let driver = scene.wait_phase("conflict");
+        let pid = format!("pid {}", stand_in.pid());
+        assert!(reason(&driver).contains(&pid), "{}", reason(&driver));
+        stays(
+            "the foreign socket is left alone",
+            Duration::from_secs(1),
+            || identity(&scene.link()) == theirs,
+        );
+        let start = Instant::now();
+        if *graceful {
+            stand_in.stop();
+        } else {
+            stand_in.kill();
+        }
+        let link = scene.link();
+        eventually("our link is there", SOON, || link.is_symlink());
+        assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+        scene.wait_registered();
+    });
+}
+
+#[test]
+fn takes_over_from_an_ndr_that_still_runs_when_it_is_told_to() {
+    let config = "[defaults]\non_live_owner = \"take-over\"\n";
+    let mut scene = Scene::set(Release::V1_36, config);
+    let _stand_in = StandIn::start(&scene.link());
+    scene.registrar.start();
+    let link = scene.link();
+    eventually("our link is there", SOON, || link.is_symlink());
+    scene.wait_registered();
+}
+
+/// Another registrar serves the driver from the kubelet's own directory, through a live link that
+/// is not ours, and is registered. It is killed, and leaves both behind.
+#[test]
+fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
+    let node = Node::new();
+    let theirs = Node::with_layout(bed::Layout::OneDirectory);
+    let kubelet = KubeletProcess::start(kubelet(&node, Release::V1_36));
+    let driver =
+        FakeDriver::start_in_new_directory(node.csi_socket(NAME), bed::Behaviour::named(NAME));
+    let config = node.default_config(&[NAME]).replace(
+        &format!("\nregistry_dir = {:?}", node.registry_dir()),
+        &format!("\nregistry_dir = {:?}", node.kubelet_registry_dir()),
+    );
+    theirs.write_config(&config);
+    let mut other = Registrar::new(PROGRAM, &theirs);
+    other.start();
+    kubelet.wait_registered(NAME, SOON);
+
+    node.write_default_config(&[NAME], "");
+    let mut registrar = Registrar::new(PROGRAM, &node);
+    registrar.start();
+    wait_driver(&registrar, "conflict", |driver| driver.phase == "conflict");
+    let mark = kubelet.mark();
+    let foreign = fs::read_link(node.link(NAME)).unwrap();
+    other.kill9();
+    eventually("the link is ours", SOON, || {
+        fs::read_link(node.link(NAME)).is_ok_and(|target| target != foreign)
+    });
+    wait_driver(&registrar, "registered", |driver| {
+        driver.phase == "registered"
+    });
+    let counts = kubelet.counts_since(mark);
+    assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
+    drop((driver, other));
+}
+
+#[test]
+fn a_foreign_link_put_in_our_place_while_we_stop_stays() {
+    let mut scene = Scene::set(Release::V1_36, "").started();
+    let foreign = scene.node.root().join("foreign.sock");
+    let _listener = UnixListener::bind(&foreign).unwrap();
+    // It finds its order to stop and the foreign link in one and the same turn.
+    scene.registrar.signal(Signal::SIGSTOP);
+    fs::remove_file(scene.link()).unwrap();
+    symlink(&foreign, scene.link()).unwrap();
+    let theirs = identity(&scene.link());
+    scene.registrar.signal(Signal::SIGTERM);
+    scene.registrar.signal(Signal::SIGCONT);
+    assert!(scene.registrar.wait_exit(SOON).success());
+    assert_eq!(identity(&scene.link()), theirs);
+    assert!(!is_there(&scene.node.reg_socket(NAME)), "ours goes");
+}
+
+#[test]
+fn what_is_neither_socket_nor_link_is_never_deleted() {
+    let mut scene = Scene::set(Release::V1_36, "");
+    fs::write(scene.link(), "mine").unwrap();
+    scene.registrar.start();
+    let driver = scene.wait_phase("conflict");
+    assert!(reason(&driver).contains("a regular file"));
+    assert_eq!(fs::read_to_string(scene.link()).unwrap(), "mine");
+    fs::remove_file(scene.link()).unwrap();
+    scene.wait_registered();
+}
+
+#[test]
+fn a_stop_withdraws_and_leaves_nothing_of_ours() {
+    let mut scene = Scene::set(Release::V1_36, "").started();
+    assert!(scene.registrar.stop().success());
+    scene.kubelet.wait_deregistered(NAME, SOON);
+    assert!(!is_there(&scene.link()) && !is_there(&scene.node.reg_socket(NAME)));
+}
+
+#[test]
+fn a_rival_that_keeps_removing_the_link_is_met_at_a_slower_pace_and_then_healed() {
+    let mut scene = Scene::set(Release::V1_36, "").started();
+    let link = scene.link();
+    for repairs in 0..4 {
+        scene.wait_driver("put back", |driver| driver.link_repairs == repairs);
+        fs::remove_file(&link).unwrap();
+    }
+    let start = Instant::now();
+    let driver = scene.wait_phase("conflict");
+    assert!(reason(&driver).contains("4 times"), "{}", reason(&driver));
+    eventually("the link is back", SOON, || is_there(&link));
+    assert!(start.elapsed() > Duration::from_millis(800));
+    scene.wait_registered();
+    scene.registrar.stop();
+}

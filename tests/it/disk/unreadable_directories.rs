@@ -1,0 +1,92 @@
+//! A directory that the registrar may not read, as under the shipped unit: root without any
+//! capability.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+
+use bed::{Behaviour, FakeDriver, eventually};
+
+use crate::lifecycle::runtime_dir::{FEW, quiet, wakeups};
+use crate::scene::survival::{NAME, SOON, Scene, wait_id};
+use crate::scene::wrapped;
+
+const OTHER: &str = "nfs.csi.k8s.io";
+/// Somebody else on this machine.
+const USER: u32 = 12345;
+const WITHOUT_CAPABILITIES: &str = "exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
+
+/// A driver that is registered, and the directory of another one, which belongs to another user and
+/// is closed to everybody else. The registrar has no capability.
+fn started(config: &str) -> Option<(Scene, FakeDriver, PathBuf)> {
+    let mut scene = quiet();
+    scene.node.write_default_config(&[NAME], config);
+    scene.registrar = wrapped::registrar(&scene.node, WITHOUT_CAPABILITIES)?;
+    let other = scene.node.csi_socket(OTHER);
+    let driver = FakeDriver::start_in_new_directory(&other, Behaviour::named(OTHER));
+    let directory = other.parent().unwrap().to_owned();
+    chown(&directory, Some(USER), None).unwrap();
+    mode(&directory, 0o700);
+    Some((scene.started(), driver, directory))
+}
+
+fn mode(directory: &PathBuf, mode: u32) {
+    fs::set_permissions(directory, Permissions::from_mode(mode)).unwrap();
+}
+
+/// It is said once which directory it is, nothing is said of a lack of watches, and nothing polls.
+#[track_caller]
+fn is_told_once_and_not_polled(scene: &Scene, directory: &PathBuf) {
+    let words = format!(
+        "may not read {} (uid {USER}, mode 0700)",
+        directory.display()
+    );
+    let told = || {
+        let logs = scene.registrar.logs();
+        logs.lines().filter(|line| line.contains(&words)).count()
+    };
+    eventually("the log names the directory", SOON, || told() == 1);
+    let woken = wakeups(&scene.registrar);
+    assert!(woken < FEW, "{woken} wake-ups");
+    let status = scene.registrar.run_cli(["status"]);
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert!(!status.contains("every second"), "{status}");
+    let note = status.replace("\n", " ");
+    assert!(note.contains("note: may not read"), "{status}");
+    // What is looked at again is not told again.
+    mode(directory, 0o600);
+    mode(directory, 0o700);
+    scene.command(&["reload"]);
+    let logs = scene.registrar.logs();
+    assert_eq!(told(), 1, "{logs}");
+    assert!(!logs.contains("max_user_watches"), "{logs}");
+}
+
+#[test]
+fn a_plugin_directory_that_may_not_be_read_is_told_once_and_costs_no_wakeups() {
+    let Some((scene, _driver, directory)) = started("[discovery]\nenabled = true\n") else {
+        return;
+    };
+    is_told_once_and_not_polled(&scene, &directory);
+    // Its parent tells that it has changed; a directory that nobody else may write to is acceptable.
+    chown(&directory, Some(0), None).unwrap();
+    scene.kubelet.wait_registered(OTHER, SOON);
+    assert!(!scene.registrar.logs().contains("max_user_watches"));
+}
+
+#[test]
+fn a_named_driver_in_a_directory_that_may_not_be_read_says_so_and_costs_no_wakeups() {
+    let Some((scene, _driver, directory)) = started(&format!("[drivers.{OTHER:?}]\n")) else {
+        return;
+    };
+    let words = format!(
+        "no permission to search {} (uid {USER}, mode 0700)",
+        directory.display()
+    );
+    wait_id(&scene.registrar, OTHER, &words, |driver| {
+        driver.phase == "waiting-for-driver" && driver.reason.as_deref().unwrap().contains(&words)
+    });
+    is_told_once_and_not_polled(&scene, &directory);
+    mode(&directory, 0o755);
+    scene.kubelet.wait_registered(OTHER, SOON);
+}

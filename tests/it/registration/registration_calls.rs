@@ -1,0 +1,165 @@
+//! What a kubelet hears on reg.sock and through the link.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use bed::wire::{RegistrationCall, get_info, notify};
+use bed::{Behaviour, Layout, eventually};
+use nix::unistd::Uid;
+use tonic::Code;
+
+use crate::scene::base::{NAME, SOON, Scene, in_both_layouts, stdout};
+
+#[test]
+fn get_info_and_notify_are_answered_on_the_socket_and_through_the_link() {
+    in_both_layouts(|layout| {
+        let (scene, driver) = Scene::published(layout);
+        for (count, path) in [scene.node.reg_socket(NAME), scene.node.link(NAME)]
+            .iter()
+            .enumerate()
+        {
+            let info = get_info(path).unwrap();
+            assert_eq!(info.r#type, "CSIPlugin");
+            assert_eq!(info.name, NAME);
+            assert_eq!(info.endpoint, driver.path().display().to_string());
+            assert_eq!(info.supported_versions, ["1.0.0"]);
+            notify(path, None).unwrap();
+            let status = scene.phase(NAME, "registered");
+            assert_eq!(status.registrations, count as u64 + 1);
+            let words = format!("registered by kubelet (pid {})", std::process::id());
+            assert_eq!(status.reason, Some(words));
+        }
+    });
+}
+
+#[test]
+fn many_requests_on_one_connection_are_answered() {
+    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let call = RegistrationCall::open(&scene.node.link(NAME)).unwrap();
+    for _ in 0..20 {
+        assert_eq!(call.get_info().unwrap().name, NAME);
+    }
+    call.notify(Some("first not")).unwrap();
+    scene.phase(NAME, "rejected");
+    call.notify(None).unwrap();
+    scene.phase(NAME, "registered");
+    assert_eq!(call.get_info().unwrap().name, NAME);
+}
+
+#[test]
+fn the_configured_endpoint_and_versions_are_what_the_kubelet_is_told() {
+    let more = format!(
+        "[drivers.{NAME:?}]\nendpoint = \"/seen/csi.sock\"\nsupported_versions = [\"1.0.0\", \"1.5.0\"]\n"
+    );
+    let scene = Scene::started(Layout::TwoDirectories, &[], &more);
+    let _driver = scene.node.driver(NAME);
+    let info = scene.wait_published(NAME);
+    assert_eq!(info.endpoint, "/seen/csi.sock");
+    assert_eq!(info.supported_versions, ["1.0.0", "1.5.0"]);
+}
+
+#[test]
+fn get_info_is_unavailable_while_the_driver_does_not_answer() {
+    in_both_layouts(|layout| {
+        let (scene, mut driver, _kubelet) = Scene::registered(layout);
+        driver.kill();
+        scene.reason(NAME, "registered", "driver not responding");
+        for path in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
+            assert_eq!(get_info(&path).unwrap_err().code(), Code::Unavailable);
+            // Notify is answered all the same: a kubelet from 1.36 on de-registers otherwise.
+            notify(&path, None).unwrap();
+        }
+        driver.restart(Behaviour::named(NAME));
+        scene.wait_published(NAME);
+    });
+}
+
+#[test]
+fn a_refusal_is_shown_in_the_kubelets_own_words() {
+    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let words = "detected topology value collision: \u{1b}[2J zone";
+    notify(&scene.node.link(NAME), Some(words)).unwrap();
+    let status = scene.reason(
+        NAME,
+        "rejected",
+        "the kubelet said: detected topology value",
+    );
+    assert_eq!(status.rejections, 1);
+    assert!(!status.reason.unwrap().contains('\u{1b}'));
+    assert!(
+        status
+            .last_error
+            .unwrap()
+            .contains("topology value collision")
+    );
+    notify(&scene.node.link(NAME), None).unwrap();
+    assert_eq!(scene.phase(NAME, "registered").last_error, None);
+}
+
+#[test]
+fn both_sockets_are_for_their_owner_alone() {
+    in_both_layouts(|layout| {
+        let (scene, _driver) = Scene::published(layout);
+        let control = scene.node.runtime_dir().join("control.sock");
+        for path in [scene.node.reg_socket(NAME), control] {
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        }
+    });
+}
+
+/// The socket that [`foreign_caller`] calls.
+const CALLED: &str = "NSDR_TEST_CALLED";
+
+#[test]
+#[ignore = "no test: a_caller_of_another_user_is_turned_away starts it"]
+fn foreign_caller() {
+    if let Some(path) = std::env::var_os(CALLED) {
+        println!("answer: {:?}", get_info(Path::new(&path)));
+    }
+}
+
+/// This executable once more, as `nobody`, with or without the right to pass by file modes.
+fn call_as_nobody(path: &Path, capabilities: &[&str]) -> Output {
+    Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .args(capabilities)
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "registration::registration_calls::foreign_caller",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(CALLED, path)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_caller_of_another_user_is_turned_away() {
+    if !Uid::effective().is_root() {
+        bed::skipped("root, to call as somebody else");
+        return;
+    }
+    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let path = scene.node.reg_socket(NAME);
+    let override_modes = [
+        "--inh-caps",
+        "+dac_override",
+        "--ambient-caps",
+        "+dac_override",
+    ];
+    let output = call_as_nobody(&path, &override_modes);
+    assert!(stdout(&output).contains("answer: Err"), "{output:?}");
+    eventually("the log tells of it", SOON, || {
+        let logs = scene.registrar.logs();
+        let told = "turned away a caller that is not root pid=";
+        let told = logs.contains(told) && logs.contains("uid=65534");
+        told.then_some(()).ok_or(logs)
+    });
+    // Ours and root's are the same here; that one is let in.
+    scene.wait_published(NAME);
+}

@@ -1,0 +1,222 @@
+//! Where no kubelet can be seen: no process, no socket of its own, or a wrong root_dir.
+
+use std::fs::{self, File};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use bed::kubelet::Event;
+use bed::{Behaviour, FakeDriver, Node, Registrar, Release, eventually, identity, stays};
+
+use crate::scene::survival::{
+    KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet, reason, wait_driver,
+};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::scene::wrapped;
+
+/// Three of the announcements that a kubelet which can be seen would get.
+const A_WHILE: Duration = Duration::from_secs(10);
+
+/// The links go to the kubelet's directory, but its root is said to be elsewhere.
+fn with_wrong_root(release: Release) -> Scene {
+    let node = Node::new();
+    let settings = kubelet(&node, release);
+    let scene = Scene::with(node, settings, "");
+    let config = scene.node.default_config(&[NAME]).replace(
+        &format!("root_dir = {:?}", scene.node.kubelet_root()),
+        &format!(
+            "root_dir = {:?}\nregistry_dir = {:?}",
+            scene.node.root().join("elsewhere"),
+            scene.node.kubelet_registry_dir()
+        ),
+    );
+    scene.node.write_config(&config);
+    scene
+}
+
+#[test]
+fn without_any_kubelet_one_link_is_made_and_left_alone() {
+    let node = Node::new();
+    node.write_default_config(&[NAME], "");
+    node.make_kubelet_registry_dir();
+    let _driver = FakeDriver::start_in_new_directory(node.csi_socket(NAME), Behaviour::named(NAME));
+    let mut registrar = Registrar::new(PROGRAM, &node);
+    registrar.start();
+    let link = eventually("the link is there", SOON, || identity(&node.link(NAME)));
+    stays("the link is left alone", A_WHILE, || {
+        identity(&node.link(NAME)) == Some(link)
+    });
+    let driver = wait_driver(&registrar, "waiting", |driver| {
+        driver.phase == "waiting-for-kubelet"
+    });
+    assert_eq!(driver.announcements, 1);
+}
+
+#[test]
+fn with_a_wrong_root_a_kubelet_that_follows_links_registers_again_by_itself() {
+    for_each(&[Release::V1_35, Release::V1_36], |release| {
+        let mut scene = with_wrong_root(*release).started();
+        let mark = scene.kubelet.mark();
+        scene.kubelet.restart();
+        scene.ends_registered(mark, 1, 0);
+    });
+}
+
+/// The end of a kubelet may be half of a restart that cannot be seen.
+#[test]
+fn with_a_wrong_root_the_end_of_a_kubelet_is_worth_one_announcement() {
+    for_each(&[true, false], |comes_back| {
+        let mut scene = with_wrong_root(Release::V1_24).started();
+        let mark = scene.kubelet.mark();
+        scene.kubelet.kill9();
+        let before = scene.wait_phase("waiting-for-kubelet").announcements;
+        if *comes_back {
+            scene.kubelet.restart();
+            scene.ends_registered(mark, 1, 0);
+        } else {
+            let mut link = identity(&scene.link());
+            let mut made = 0;
+            stays("no more than one announcement", A_WHILE, || {
+                let now = identity(&scene.link());
+                made += u32::from(now != link);
+                link = now;
+                made <= 1
+            });
+        }
+        let after = scene.wait_driver("any", |_| true).announcements;
+        assert!(after - before <= 1, "{before} and then {after}");
+    });
+}
+
+/// Every kubelet makes /var/lib/kubelet/device-plugins/kubelet.sock, whatever its root. The
+/// registrar is shown a directory of the test's under that name, which takes root.
+#[test]
+fn with_a_wrong_root_the_device_plugins_socket_is_sign_enough_for_one_announcement() {
+    let mut scene = with_wrong_root(Release::V1_24);
+    let shown = scene.node.root().join("device-plugins");
+    fs::create_dir(&shown).unwrap();
+    let script = format!(
+        "exec unshare -m sh -c 'mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/device-plugins && mount --bind {} /var/lib/kubelet/device-plugins && exec \"$@\"' sh \"$@\"",
+        shown.display()
+    );
+    let Some(registrar) = wrapped::registrar(&scene.node, &script) else {
+        return;
+    };
+    scene.registrar = registrar;
+    let mut scene = scene.started();
+
+    let mark = scene.kubelet.mark();
+    scene.kubelet.restart();
+    scene.wait_phase("waiting-for-kubelet");
+    let _sign = UnixListener::bind(shown.join("kubelet.sock")).unwrap();
+    scene.ends_registered(mark, 1, 0);
+    assert!(is_there(&scene.link()));
+}
+
+/// In a pid namespace of its own the registrar sees no pid of the kubelet's, as with a kubelet in
+/// a container: signs and time have to do.
+#[test]
+fn a_kubelet_in_another_pid_namespace_may_restart_too() {
+    for_each(&Release::ALL, |release| {
+        let mut scene = Scene::set(*release, "");
+        let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
+        let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+            return;
+        };
+        scene.registrar = registrar;
+        let mut scene = scene.started();
+        let driver = scene.wait_reason("registered by a kubelet whose pid is not visible");
+        assert!(reason(&driver).contains("pid is not visible"));
+        for _ in 0..2 {
+            let mark = scene.kubelet.mark();
+            scene.kubelet.restart();
+            scene.ends_registered(mark, 1, 0);
+        }
+    });
+}
+
+/// Neither its process nor its start can be seen, and in a directory of our own the link cannot be a
+/// socket: all that is left is to say so.
+#[test]
+fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
+    let node = Node::new();
+    let settings = kubelet(&node, Release::V1_24).without_pod_resources();
+    let mut scene = Scene::with(node, settings, "");
+    let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
+    let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+        return;
+    };
+    scene.registrar = registrar;
+    let scene = scene.started();
+    let words = "neither the kubelet's process nor its start can be seen from here";
+    for command in ["status", "doctor"] {
+        let output = scene.registrar.run_cli([command]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        let said = said.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(words), "{command}: {said}");
+    }
+    assert!(is_there(&scene.link()) && scene.link().is_symlink());
+}
+
+/// The pid cannot tell that the kubelet of the state file has ended, but its socket can.
+#[test]
+fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
+    for_each(&Release::ALL, |release| {
+        let mut scene = Scene::set(*release, KEEP);
+        let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
+        let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+            return;
+        };
+        scene.registrar = registrar;
+        let mut scene = scene.started();
+        let held = scene.kubelet.mark();
+        scene.registrar.kill9();
+        start_again(&mut scene);
+        scene.ends_registered(held, 0, 0);
+
+        let mark = scene.kubelet.mark();
+        scene.registrar.kill9();
+        scene.kubelet.restart();
+        start_again(&mut scene);
+        scene.ends_registered(mark, 1, 0);
+    });
+}
+
+/// Without inotify what is known is up to a second old. A kubelet drops a link that leads nowhere, and
+/// never looks again.
+#[test]
+fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
+    let mut scene = Scene::set(Release::V1_36, "");
+    let script = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' sh \"$@\"";
+    let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+        return;
+    };
+    scene.registrar = registrar;
+    let mut scene = scene.started();
+    assert!(scene.registrar.logs().contains("inotify cannot be had"));
+    for _ in 0..4 {
+        scene.driver.kill();
+        scene.kubelet.restart();
+        let link = scene.link();
+        eventually("the link goes", SOON, || !is_there(&link));
+        let mark = scene.kubelet.mark();
+        fs::remove_file(scene.node.reg_socket(NAME)).unwrap();
+        scene.driver.restart(Behaviour::named(NAME));
+        scene.wait_registered();
+        let dropped = scene.kubelet.events_since(
+            mark,
+            |event| matches!(event, Event::ErrorLine { text } if text.starts_with("stat file")),
+        );
+        assert_eq!(dropped, []);
+    }
+}
+
+/// The process behind the wrapper, and with it the lock, ends a little later than the wrapper.
+fn start_again(scene: &mut Scene) {
+    let lock = scene.node.runtime_dir().join("lock");
+    eventually("the lock is free", SOON, || {
+        let lock = File::open(&lock).unwrap();
+        Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok()
+    });
+    scene.registrar.start();
+}

@@ -1,6 +1,6 @@
 //! The commands of clients, carried out.
 
-use super::{Job, RunnerKey, Supervisor};
+use super::{Job, Runner, RunnerKey, Supervisor};
 use crate::api::command::{Command, ManualAction, Outcome};
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
@@ -24,7 +24,7 @@ impl Supervisor {
             ManualAction::Withdraw => (Event::Withdraw, "withdrawn"),
             ManualAction::Publish => (Event::Publish, "published"),
         };
-        if let Some(runner) = self.runners.get(key) {
+        if let Some(runner) = self.runners.get(&key) {
             let id = &runner.id;
             tracing::info!(driver = %id, "{id}: {word} by hand");
         }
@@ -36,7 +36,7 @@ impl Supervisor {
     /// A link exists that can be replaced, and the driver answers: a kubelet that calls a driver which
     /// does not answer would only take it off the node.
     fn may_announce(&self, key: RunnerKey) -> Outcome {
-        let Some(runner) = self.runners.get(key) else {
+        let Some(runner) = self.runners.get(&key) else {
             return Ok(());
         };
         let (id, phase, reason) = (&runner.id, runner.driver.phase(), runner.driver.reason());
@@ -57,19 +57,18 @@ impl Supervisor {
 
     /// By id, or by the name that the driver has given.
     fn find(&self, driver: &str) -> Option<RunnerKey> {
-        let has_name = |key: &RunnerKey| {
-            let runner = self.runners.get(*key);
-            let name = runner.and_then(|runner| runner.driver.name());
+        let has_name = |runner: &Runner| {
+            let name = runner.driver.name();
             name.is_some_and(|name| name.as_str() == driver)
         };
-        let by_id = self.runners.key(driver);
-        by_id.or_else(|| self.runners.keys().into_iter().find(has_name))
+        let by_id = self.key_of(driver);
+        by_id.or_else(|| self.keys_where(has_name).first().copied())
     }
 
     /// Goes on with what another instance knew of a driver, which it has left to us.
     fn take_up(&mut self, id: &str, record: &Record) -> Outcome {
-        let key = self.runners.key(id).ok_or_else(|| no_driver(id))?;
-        let runner = self.runners.get(key);
+        let key = self.key_of(id).ok_or_else(|| no_driver(id))?;
+        let runner = self.runners.get(&key);
         if runner.is_some_and(|runner| runner.driver.record().is_held()) {
             return Ok(());
         }

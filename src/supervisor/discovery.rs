@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::state_file::Origin;
-use super::{DriverId, Input, RunnerKey, Subject, Supervisor, Timer, send};
+use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
 use crate::csi::discover::{Discoverable, csi_socket, exists, plugins};
 use crate::driver::Record;
 use crate::os::task::Task;
@@ -52,11 +52,11 @@ impl Supervisor {
         }
         let is_enabled = self.settings.discovery.enabled;
         let directory = is_enabled.then(|| self.settings.plugins_dir.clone());
-        for key in self.runners.keys() {
+        for key in self.keys() {
             self.timers.set(Timer::Departure(key), None);
             // A reload changes nothing about how long they have been gone.
             if before.directory != directory
-                && let Some(runner) = self.runners.get_mut(key)
+                && let Some(runner) = self.runners.get_mut(&key)
             {
                 runner.directory_gone_since = None;
             }
@@ -154,22 +154,23 @@ impl Supervisor {
         for id in emptied {
             self.drop_candidate(&id);
         }
-        for key in self.runners.keys() {
-            let is_gone = self.runners.get(key).is_some_and(|runner| {
-                runner.origin == Origin::Discovery && !there.contains(&runner.id)
-            });
-            if is_gone {
-                self.directory_gone(key, is_mounted);
-            }
+        let is_gone =
+            |runner: &Runner| runner.origin == Origin::Discovery && !there.contains(&runner.id);
+        for key in self.keys_where(is_gone) {
+            self.directory_gone(key, is_mounted);
         }
         let discoverable = Discoverable::of(&self.settings);
         let found: Vec<DriverId> = there
             .into_iter()
             .filter(|id| discoverable.has(id))
             .collect();
+        let runners = self.runners.iter();
+        let keys: HashMap<DriverId, RunnerKey> = runners
+            .map(|(key, runner)| (runner.id.clone(), *key))
+            .collect();
         for id in found {
-            match self.runners.key(&id) {
-                Some(key) => self.directory_stays(key),
+            match keys.get(&id) {
+                Some(key) => self.directory_stays(*key),
                 None => self.look_at_candidate(&id),
             }
         }
@@ -180,9 +181,6 @@ impl Supervisor {
         let Some(socket) = self.discovery.csi_socket(id) else {
             return;
         };
-        if self.runners.key(id).is_some() {
-            return;
-        }
         let may_hang = self.reach.may_hang(&socket);
         if (may_hang || !exists(&socket)) && self.discovery.candidates.insert(id.clone()) {
             self.watcher
@@ -230,7 +228,7 @@ impl Supervisor {
     /// not mounted, the driver is away but has not left.
     fn directory_gone(&mut self, key: RunnerKey, is_mounted: bool) {
         let now = self.now();
-        let Some(runner) = self.runners.get_mut(key) else {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
         let record = runner.driver.record();
@@ -251,7 +249,7 @@ impl Supervisor {
     }
 
     fn directory_stays(&mut self, key: RunnerKey) {
-        if let Some(runner) = self.runners.get_mut(key) {
+        if let Some(runner) = self.runners.get_mut(&key) {
             runner.directory_gone_since = None;
         }
         self.timers.set(Timer::Departure(key), None);
@@ -263,7 +261,7 @@ impl Supervisor {
         let Some(at) = self.timers.get(Timer::Departure(key)) else {
             return;
         };
-        let Some(record) = self.runners.get(key).map(|runner| runner.driver.record()) else {
+        let Some(record) = self.runners.get(&key).map(|runner| runner.driver.record()) else {
             return;
         };
         if record.withdrawn_by_hand {

@@ -129,9 +129,8 @@ impl Disk<'_> {
         if let Some(identity) = identity.or_else(|| dead_socket(&path)) {
             self.removals.remove(path, &identity);
         }
-        for waiting in self.names.release(name, self.key) {
-            self.queue.push(waiting, Job::NameFree(name.clone()));
-        }
+        self.names.release(name, self.key);
+        self.queue.push(self.key, Job::NameFree(name.clone()));
     }
 
     fn publish(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
@@ -259,6 +258,12 @@ pub(super) fn link_place<'a>(
         socket: layout.socket(name),
         stage: layout.link_stage(),
     }
+}
+
+/// The link at its place, if it is the link that we would make.
+pub(super) fn existing_link(place: &LinkPlace<'_>) -> Option<Identity> {
+    let found = Identity::of(&place.path).ok();
+    found.filter(|found| place.is_ours(found))
 }
 
 /// The kubelet gets a second name of the socket in the place of a link.

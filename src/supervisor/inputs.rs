@@ -11,6 +11,7 @@ use super::{DriverId, Job, QUIET, Runner, RunnerKey, Supervisor, Timer};
 use crate::api::command::Request;
 use crate::csi::error::DriverError;
 use crate::csi::monitor::MonitorReport;
+use crate::disk::layout::Layout;
 use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event};
 use crate::grpc::proto::control::Cause;
@@ -70,22 +71,24 @@ impl Supervisor {
         }
         match input {
             Input::Monitor(key, generation, report) => {
-                let runner = self.runners.get(key);
-                if runner.is_some_and(|runner| runner.generation == generation) {
-                    self.driver_reported(key, report);
+                let runner = self.runners.get_mut(&key);
+                if let Some(runner) = runner.filter(|runner| runner.generation == generation) {
+                    let csi_socket = runner.csi_seen.clone();
+                    let event = runner.reported(report, &self.places.layout);
+                    if runner.csi_seen != csi_socket {
+                        self.state_file.changed();
+                    }
+                    self.push(key, event);
                 }
             }
             Input::Endpoint(key, KubeletCall::KubeletAsking { pid }) => {
-                if let Some(runner) = self.runners.get(key) {
+                if let Some(runner) = self.runners.get(&key) {
                     runner.endpoint.took_asked();
                     self.push(key, Event::KubeletAsked(pid.and_then(Process::of)));
                 }
             }
             Input::Endpoint(key, KubeletCall::Told(told)) => self.kubelet_told(key, *told),
-            Input::OwnerGone(key) => {
-                self.queue.push(key, Job::LookAtSocket);
-                self.queue.push(key, Job::LookAtLink);
-            }
+            Input::OwnerGone(key) => self.queue.push(key, Job::Look),
             Input::KubeletEnded(process) => {
                 tracing::info!(pid = process.pid, "the kubelet has ended");
                 self.kubelets.ended(process);
@@ -97,77 +100,10 @@ impl Supervisor {
                 let outcome = self.carry_out(command);
                 self.outcomes.push((reply, outcome));
             }
-            Input::Request(Request::HttpTrouble(trouble)) => self.troubles.http = trouble,
+            Input::Request(Request::HttpTrouble(why)) => {
+                self.troubles.http = why.map(|why| format!("http is not served: {why}"));
+            }
         }
-    }
-
-    fn driver_reported(&mut self, key: RunnerKey, report: MonitorReport) {
-        match report {
-            MonitorReport::Answered(answer, socket) => {
-                let runner = self.runners.get(key);
-                if runner.is_some_and(|runner| runner.csi_seen.as_ref() != Some(&socket)) {
-                    self.state_file.changed();
-                }
-                self.driver_answered(key, answer, |runner, answer| runner.came(answer, socket));
-            }
-            MonitorReport::Changed(answer) => {
-                self.driver_answered(key, answer, |_, answer| Event::DriverChanged(answer));
-            }
-            MonitorReport::Silent(error) => self.driver_silent(key, &error),
-        }
-    }
-
-    /// A driver gave an answer that can be used, unless its name is too long for our paths.
-    fn driver_answered(
-        &mut self,
-        key: RunnerKey,
-        answer: Answer,
-        event: impl FnOnce(&mut Runner, Answer) -> Event,
-    ) {
-        let fits = self.places.layout.check(&answer.name);
-        let Some(runner) = self.runners.get_mut(key) else {
-            return;
-        };
-        runner.without_node_service = false;
-        runner.note_try(None);
-        let event = match fits {
-            Ok(()) => {
-                runner.clear_error();
-                event(runner, answer)
-            }
-            Err(too_long) => {
-                runner.note_error(too_long.to_string());
-                runner.silence = Cause::Unspecified;
-                Event::DriverSilent(too_long.to_string())
-            }
-        };
-        self.push(key, event);
-    }
-
-    /// A driver does not answer, or not yet.
-    fn driver_silent(&mut self, key: RunnerKey, error: &DriverError) {
-        let Some(runner) = self.runners.get_mut(key) else {
-            return;
-        };
-        let why = error.to_string();
-        runner.note_try(Some(error));
-        runner.without_node_service = matches!(error, DriverError::NoNodeService);
-        runner.silence = error.cause();
-        if error.is_error() {
-            runner.note_error(why.clone());
-        }
-        let event = if matches!(error, DriverError::Slow { .. }) {
-            // It was reached: a socket without a listener is no trouble any more.
-            runner.clear_error();
-            Event::DriverSlow(why)
-        } else if error.is_taken(runner.csi_seen.as_ref()) {
-            Event::DriverTaken(why)
-        } else if matches!(error, DriverError::Exposed { .. }) {
-            Event::DriverRefused(why)
-        } else {
-            Event::DriverSilent(why)
-        };
-        self.push(key, event);
     }
 
     /// A kubelet said how the registration went. It has its answer when that is saved, also where the
@@ -176,7 +112,12 @@ impl Supervisor {
         self.state_file.answer_after_save(told.heard);
         let kubelet = told.pid.and_then(Process::behind);
         self.kubelet_called(kubelet);
-        self.registration_ended(key, told.outcome, kubelet, told.asked);
+        if let Some(runner) = self.runners.get_mut(&key) {
+            let event = runner.registration_ended(told.outcome, kubelet, told.asked);
+            // The registration came through the link as it is now, or does not count.
+            self.queue.push(key, Job::Look);
+            self.push(key, event);
+        }
         match told.pid {
             Some(_) if told.apart => self.kubelets.called_apart(kubelet),
             None if !told.follows_links => self.kubelet_is_unseen(),
@@ -209,41 +150,6 @@ impl Supervisor {
         });
     }
 
-    fn registration_ended(
-        &mut self,
-        key: RunnerKey,
-        outcome: Outcome,
-        kubelet: Option<Process>,
-        asked: Option<KubeletAsking>,
-    ) {
-        let Some(runner) = self.runners.get_mut(key) else {
-            return;
-        };
-        // The registration came through the link as it is now, or does not count.
-        self.queue.push(key, Job::LookAtLink);
-        let event = match outcome {
-            Outcome::Registered => {
-                runner.counts.registrations += 1;
-                runner.last_error = None;
-                let (through, told) = asked.map(|asked| (asked.through, asked.told)).unzip();
-                Event::KubeletRegistered {
-                    kubelet,
-                    through: through.flatten(),
-                    told: told.map(|told| AdvertisedInfo {
-                        endpoint: told.endpoint.into(),
-                        versions: told.supported_versions,
-                    }),
-                }
-            }
-            Outcome::Rejected(error) => {
-                runner.counts.rejections += 1;
-                runner.last_error = Some(error.clone());
-                Event::KubeletRejected(kubelet, error)
-            }
-        };
-        self.push(key, event);
-    }
-
     /// A kubelet before 1.25 ignores links when it starts, and the start of this kubelet will not be
     /// seen. It has to find a socket in its directory then, where that can be had.
     fn kubelet_is_unseen(&mut self) {
@@ -257,7 +163,7 @@ impl Supervisor {
         tracing::info!(
             "the kubelet's process and its start cannot be seen from here, and it may ignore links when it starts: it gets a socket in the place of each link"
         );
-        for key in self.runners.keys() {
+        for key in self.keys() {
             self.push(key, Event::Reannounce(UNSEEN));
             self.queue.push(key, Job::Tick);
         }
@@ -265,6 +171,84 @@ impl Supervisor {
 }
 
 impl Runner {
+    fn registration_ended(
+        &mut self,
+        outcome: Outcome,
+        kubelet: Option<Process>,
+        asked: Option<KubeletAsking>,
+    ) -> Event {
+        match outcome {
+            Outcome::Registered => {
+                self.counts.registrations += 1;
+                self.last_error = None;
+                let (through, told) = asked.map(|asked| (asked.through, asked.told)).unzip();
+                Event::KubeletRegistered {
+                    kubelet,
+                    through: through.flatten(),
+                    told: told.map(|told| AdvertisedInfo {
+                        endpoint: told.endpoint.into(),
+                        versions: told.supported_versions,
+                    }),
+                }
+            }
+            Outcome::Rejected(error) => {
+                self.counts.rejections += 1;
+                self.last_error = Some(error.clone());
+                Event::KubeletRejected(kubelet, error)
+            }
+        }
+    }
+
+    /// The monitor's report as an event.
+    fn reported(&mut self, report: MonitorReport, layout: &Layout) -> Event {
+        match report {
+            MonitorReport::Answered(answer, socket) => {
+                let fits = self.answered(&answer, layout);
+                fits.map_or_else(Event::DriverSilent, |()| self.came(answer, socket))
+            }
+            MonitorReport::Changed(answer) => {
+                let fits = self.answered(&answer, layout);
+                fits.map_or_else(Event::DriverSilent, |()| Event::DriverChanged(answer))
+            }
+            MonitorReport::Silent(error) => self.silent(&error),
+        }
+    }
+
+    /// The driver gave an answer that can be used, unless its name is too long for our paths.
+    fn answered(&mut self, answer: &Answer, layout: &Layout) -> Result<(), String> {
+        self.without_node_service = false;
+        self.note_try(None);
+        if let Err(too_long) = layout.check(&answer.name) {
+            self.note_error(too_long.to_string());
+            self.silence = Cause::Unspecified;
+            return Err(too_long.to_string());
+        }
+        self.clear_error();
+        Ok(())
+    }
+
+    /// The driver does not answer, or not yet.
+    fn silent(&mut self, error: &DriverError) -> Event {
+        let why = error.to_string();
+        self.note_try(Some(error));
+        self.without_node_service = matches!(error, DriverError::NoNodeService);
+        self.silence = error.cause();
+        if error.is_error() {
+            self.note_error(why.clone());
+        }
+        if matches!(error, DriverError::Slow { .. }) {
+            // It was reached: a socket without a listener is no trouble any more.
+            self.clear_error();
+            Event::DriverSlow(why)
+        } else if error.is_taken(self.csi_seen.as_ref()) {
+            Event::DriverTaken(why)
+        } else if matches!(error, DriverError::Exposed { .. }) {
+            Event::DriverRefused(why)
+        } else {
+            Event::DriverSilent(why)
+        }
+    }
+
     /// Notes that the driver was tried, and says once when it goes and when it is back.
     fn note_try(&mut self, error: Option<&DriverError>) {
         let id = &self.id;

@@ -47,7 +47,7 @@ impl Supervisor {
             "registry_dir and the kubelet's directory are {number} from now on; every driver is published anew"
         );
         let mut records = Vec::new();
-        for key in self.runners.keys() {
+        for key in self.keys() {
             self.remove_by_the_kubelets_path(key);
             if let Some(runner) = self.remove_driver(key) {
                 // What was done by hand is undone by hand.
@@ -65,7 +65,7 @@ impl Supervisor {
     /// registry_dir may lead elsewhere by now, and the socket be left beside the link.
     fn remove_by_the_kubelets_path(&mut self, key: RunnerKey) {
         let layout = &self.places.layout;
-        let runner = self.runners.get(key).filter(|_| layout.one_directory());
+        let runner = self.runners.get(&key).filter(|_| layout.one_directory());
         if let Some((name, identity)) = runner.and_then(|runner| runner.driver.serves()) {
             self.removals
                 .remove(layout.socket_beside_link(name), identity);

@@ -4,10 +4,8 @@
 //! and send an [`Input`]; nothing else changes a driver. A turn of the loop takes inputs, works until
 //! nothing is left to do, and then tells the outcome: state file, kubelets, snapshot, systemd, clients.
 
-mod cause;
 mod commands;
 mod discovery;
-mod exposure;
 mod files;
 mod inputs;
 mod layout_change;
@@ -35,7 +33,7 @@ use self::layout_change::Places;
 use self::names::Names;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
 use self::runtime::StateFile;
-use self::status::{Readiness, StatusBoard, Troubles};
+use self::status::{StatusBoard, Troubles};
 use self::timers::{Timer, Timers};
 use self::turn::{Job, Queue};
 use crate::api::command::{Commands, Outcome};
@@ -46,11 +44,12 @@ use crate::csi::discover::DriverId;
 use crate::csi::limiter::ConcurrencyLimiter;
 use crate::disk::reach::Reach;
 use crate::disk::removals::Removals;
-use crate::disk::runtime_dir::RuntimeError;
+use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::watch::{WatchEvent, Watcher};
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
+use crate::systemd::notify::Notifier;
 
 /// The slow look at everything, for changes that inotify cannot see.
 const RESYNC: Duration = Duration::from_secs(30);
@@ -68,8 +67,8 @@ const QUIET: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Driver(RunnerKey),
-    Socket(RunnerKey),
-    Link(RunnerKey),
+    /// The driver's socket and link.
+    Files(RunnerKey),
     /// A socket that a kubelet creates when it starts.
     StartSocket(usize),
     /// plugins_dir, and each name in it.
@@ -96,6 +95,7 @@ pub(crate) struct Supervisor {
     sender: mpsc::UnboundedSender<Input>,
     inputs: mpsc::UnboundedReceiver<Input>,
     runners: Runners,
+    last_key: u64,
     early_monitors: EarlyMonitors,
     queue: Queue,
     names: Names,
@@ -106,7 +106,9 @@ pub(crate) struct Supervisor {
     removals: Removals,
     state_file: StateFile,
     board: StatusBoard,
-    readiness: Readiness,
+    notifier: Notifier,
+    /// READY was sent.
+    ready: bool,
     troubles: Troubles,
     watcher: Watcher<Subject>,
     reach: Reach,
@@ -122,6 +124,42 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
+    fn new(settings: Settings, reread: Reread, runtime: Option<RuntimeDir>) -> Supervisor {
+        let layout = settings.layout();
+        let reach = Reach::now();
+        let (sender, inputs) = mpsc::unbounded_channel();
+        Supervisor {
+            kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
+            places: Places::new(layout),
+            started: Instant::now(),
+            sender,
+            inputs,
+            runners: Runners::new(),
+            last_key: 0,
+            early_monitors: EarlyMonitors::new(),
+            queue: Queue::default(),
+            names: Names::default(),
+            timers: Timers::default(),
+            discovery: Discovery::default(),
+            removals: Removals::default(),
+            state_file: StateFile::new(runtime),
+            board: StatusBoard::default(),
+            notifier: Notifier::new(),
+            ready: false,
+            troubles: Troubles::default(),
+            watcher: Watcher::new(reach.clone()),
+            reach,
+            limiter: ConcurrencyLimiter::new(),
+            metrics: Metrics::new(),
+            looks: watch::channel(()).0,
+            listen: watch::channel(settings.http.listen.clone()).0,
+            outcomes: Vec::new(),
+            next_check: Moment::default() + CHECK,
+            settings,
+            reread,
+        }
+    }
+
     /// Sends requests to the supervisor.
     pub(crate) fn commands(&self) -> Commands {
         let sender = self.sender.clone();
@@ -204,7 +242,7 @@ impl Supervisor {
     }
 
     fn resync(&mut self) {
-        self.readiness.notifier.alive();
+        self.notifier.alive();
         self.ask_for_time();
         self.watcher.resync();
         self.look_at(WatchEvent::Everything);
@@ -219,7 +257,7 @@ impl Supervisor {
         if now >= self.next_check {
             self.next_check = now + CHECK;
             self.runners
-                .iter()
+                .values()
                 .for_each(|runner| runner.monitor.check());
         }
         self.plan_resync();
@@ -231,7 +269,7 @@ impl Supervisor {
         } else {
             RESYNC
         };
-        let life_sign = self.readiness.notifier.life_sign_interval();
+        let life_sign = self.notifier.life_sign_interval();
         let interval = life_sign.map_or(slow, |life_sign| life_sign.min(slow));
         let mut due = self.now() + interval;
         if interval > SLOT {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::files::{are_links_sockets, link_place, socket_place};
+use super::files::{are_links_sockets, existing_link, link_place, socket_place};
 use super::inputs::UNSEEN;
+use super::state_file::Origin;
 use super::{Job, RunnerKey, Subject, Supervisor};
+use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
-use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Seen};
 
@@ -26,15 +26,15 @@ impl Supervisor {
         for subject in subjects {
             match subject {
                 Subject::Driver(key) => {
-                    if let Some(runner) = self.runners.get(key) {
+                    if let Some(runner) = self.runners.get(&key) {
                         runner.monitor.changed();
                     }
                     self.look_at_exposure(key);
                 }
-                Subject::Socket(key) => self.queue.push(key, Job::LookAtSocket),
-                Subject::Link(key) => self.queue.push(key, Job::LookAtLink),
+                Subject::Files(key) => self.queue.push(key, Job::Look),
                 Subject::StartSocket(_) => start_sockets = true,
                 Subject::Plugins => plugins = true,
+                Subject::Candidate(id) if self.key_of(&id).is_some() => {}
                 Subject::Candidate(id) => self.look_at_candidate(&id),
             }
         }
@@ -51,11 +51,10 @@ impl Supervisor {
         self.look_at_kubelet_directory();
         self.look_at_layout();
         self.look_at_start_sockets();
-        for key in self.runners.keys() {
-            self.queue.push(key, Job::LookAtSocket);
-            self.queue.push(key, Job::LookAtLink);
+        for key in self.keys() {
+            self.queue.push(key, Job::Look);
             self.queue.push(key, Job::Tick);
-            if let Some(runner) = self.runners.get(key) {
+            if let Some(runner) = self.runners.get(&key) {
                 runner.monitor.resync();
             }
             self.look_at_exposure(key);
@@ -78,8 +77,8 @@ impl Supervisor {
         self.state_file.changed();
         if self.kubelets.is_blind() && self.kubelets.any() {
             self.warn_of_blindness();
-            for key in self.runners.keys() {
-                self.queue.push(key, Job::LookAtLink);
+            for key in self.keys() {
+                self.queue.push(key, Job::Look);
                 self.push(key, Event::DirectoryReplaced);
             }
         } else {
@@ -94,40 +93,35 @@ impl Supervisor {
         );
     }
 
-    pub(super) fn look_at_socket(&mut self, key: RunnerKey) {
-        let Some(driver) = self.runners.get(key).map(|runner| &runner.driver) else {
-            return;
-        };
-        let Some(name) = driver.name() else {
-            return;
-        };
-        let ours = driver.serves().map(|(_, identity)| identity);
-        let seen = socket_place(&self.places.layout, name).intact(ours);
-        let seen = seen.map_or(Seen::NotOurs, Seen::Ours);
-        self.step(key, Event::SocketSeen(seen));
-        // The link is another name of the socket that was there before.
-        if self.are_links_sockets() {
-            self.queue.push(key, Job::LookAtLink);
-        }
-    }
-
-    pub(super) fn look_at_link(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get(key) else {
+    /// Looks at a driver's socket and then at its link, which may be another name of the socket.
+    pub(super) fn look_at_files(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get(&key) else {
             return;
         };
         let Some(name) = runner.driver.name() else {
             return;
         };
-        let link = self.existing_link(name, runner.driver.slot());
+        let ours = runner.driver.serves().map(|(_, identity)| identity);
+        let socket = socket_place(&self.places.layout, name).intact(ours);
+        self.step(key, Event::SocketSeen(seen(socket)));
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        let Some(name) = runner.driver.name() else {
+            return;
+        };
+        let place = link_place(
+            &self.kubelets,
+            &self.places.layout,
+            name,
+            runner.driver.slot(),
+        );
+        let link = existing_link(&place);
+        runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
         let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
-        let seen = link.map_or(Seen::NotOurs, Seen::Ours);
-        if let Some(runner) = self.runners.get_mut(key)
-            && seen == Seen::NotOurs
-        {
-            runner.files.link_missing |= runner.driver.links().is_some();
-        }
-        self.step(key, Event::LinkSeen(seen));
-        if is_symbolic && self.are_links_sockets() {
+        let hard = place.hard;
+        self.step(key, Event::LinkSeen(seen(link)));
+        if is_symbolic && hard {
             self.push(key, Event::Reannounce(UNSEEN));
             self.queue.push(key, Job::Tick);
         }
@@ -137,23 +131,59 @@ impl Supervisor {
         are_links_sockets(&self.kubelets, &self.places.layout)
     }
 
-    /// The link at its place, if it is the link that we would make.
-    pub(super) fn existing_link(&self, name: &DriverName, slot: LinkAlias) -> Option<Identity> {
-        let place = link_place(&self.kubelets, &self.places.layout, name, slot);
-        let found = Identity::of(&place.path).ok();
-        found.filter(|identity| place.is_ours(identity))
+    /// Looks at the way to the socket of a driver that the configuration names. The monitor refuses a
+    /// driver that was discovered in such a place.
+    pub(super) fn look_at_exposure(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        let (id, socket) = (&runner.id, &runner.settings.csi_socket);
+        // The main loop does not wait for a file system that another machine or program serves.
+        let now = if runner.origin == Origin::Discovery || self.reach.may_hang(socket) {
+            None
+        } else {
+            // A path that cannot be looked at cannot be connected to either, and that says why.
+            Exposure::of(socket).unwrap_or(None)
+        };
+        if now == runner.exposure {
+            return;
+        }
+        if let Some(exposure) = &now {
+            let mend = exposure.mend();
+            tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {mend}");
+        }
+        runner.exposure = now;
+    }
+
+    /// The note for the status.
+    pub(super) fn exposed(&self) -> Option<String> {
+        let exposed = self.runners.values();
+        let exposed = exposed.filter_map(|runner| Some((&runner.id, runner.exposure.as_ref()?)));
+        let count = exposed.clone().count();
+        let (id, exposure) = exposed.min_by_key(|(id, _)| *id)?;
+        let mend = exposure.mend();
+        let more = match count - 1 {
+            0 => String::new(),
+            more => format!("; and {more} more drivers"),
+        };
+        Some(format!("{id}: {exposure}: {mend}{more}"))
     }
 
     /// Tries again to remove files of ours. A driver that came back under its old name uses its file
     /// again.
     pub(super) fn retry_removals(&mut self) {
         let (runners, layout) = (&self.runners, &self.places.layout);
-        self.removals.retry(|path| runners.use_path(layout, path));
+        self.removals
+            .retry(|path| runners.values().any(|runner| runner.has_file(layout, path)));
     }
 
     fn remove_uncovered(&mut self) {
         let (runners, layout) = (&self.runners, &self.places.layout);
         self.removals
-            .remove_uncovered(|path| runners.use_path(layout, path));
+            .remove_uncovered(|path| runners.values().any(|runner| runner.has_file(layout, path)));
     }
+}
+
+fn seen(ours: Option<Identity>) -> Seen {
+    ours.map_or(Seen::NotOurs, Seen::Ours)
 }

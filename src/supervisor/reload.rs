@@ -1,29 +1,31 @@
 //! A reload: reads the configuration again and applies the difference.
 
+use std::path::Path;
+
 use super::state_file::Origin;
 use super::{Job, RunnerKey, Subject, Supervisor};
 use crate::api::command::Outcome;
 use crate::config::Settings;
+use crate::disk::watch::Watcher;
 use crate::kubelet::known::KnownKubelets;
 use crate::systemd::journal::message_id;
 
 impl Supervisor {
     /// Reads the configuration again and applies the difference. A bad configuration changes nothing.
     pub(super) fn reload(&mut self) -> Outcome {
-        self.readiness.notifier.reloading();
+        self.notifier.reloading();
         let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
-        self.troubles.refusal = outcome.as_ref().err().cloned();
-        if let Some(why) = &self.troubles.refusal {
+        let why = outcome.as_ref().err();
+        self.troubles.refusal = why
+            .map(|why| format!("the changed configuration was refused, the old one stays: {why}"));
+        if let Some(refusal) = &self.troubles.refusal {
             let message_id = message_id::CONFIG_REFUSED;
-            tracing::error!(
-                message_id,
-                "the changed configuration was refused, the old one stays: {why}"
-            );
+            tracing::error!(message_id, "{refusal}");
         }
         self.work();
-        if self.readiness.ready {
+        if self.ready {
             let line = self.status_line();
-            self.readiness.notifier.ready(&line);
+            self.notifier.ready(&line);
         }
         outcome
     }
@@ -46,8 +48,8 @@ impl Supervisor {
             self.rename_drivers(stays);
         }
         let mut withdrawn = Vec::new();
-        for key in self.runners.keys() {
-            let Some(runner) = self.runners.get(key) else {
+        for key in self.keys() {
+            let Some(runner) = self.runners.get(&key) else {
                 continue;
             };
             let is_changed = runner.settings != self.settings.driver(&runner.id)
@@ -65,17 +67,24 @@ impl Supervisor {
                 removed.and_then(|runner| Some((runner.id, runner.driver.record().by_hand()?)));
             withdrawn.extend(record);
         }
-        if has_moved {
-            self.move_to_new_directories();
-        } else if old.kubelet_root() != self.settings.kubelet_root() {
-            self.look_below_another_root();
+        let root = self.settings.kubelet_root().to_owned();
+        if has_moved || old.kubelet_root() != root {
+            self.each_start_socket(Watcher::unfollow);
+            if has_moved {
+                self.places.layout = self.settings.layout();
+                self.kubelets = KnownKubelets::new(&root, self.places.layout.kubelet_dir());
+            } else {
+                // What a kubelet was told and told us still holds.
+                self.kubelets.look_below(&root);
+            }
+            self.each_start_socket(Watcher::follow);
         }
         for (id, record) in withdrawn {
             self.add(&id, Some(&record));
         }
         let configured: Vec<String> = self.settings.drivers.keys().cloned().collect();
         for id in configured {
-            if self.runners.key(&id).is_none() {
+            if self.key_of(&id).is_none() {
                 self.add(&id, None);
             }
         }
@@ -92,7 +101,7 @@ impl Supervisor {
     /// not notice, and what was counted still counts.
     pub(super) fn reconfigure_driver(&mut self, key: RunnerKey) {
         let now = self.now();
-        let Some(runner) = self.runners.get(key) else {
+        let Some(runner) = self.runners.get(&key) else {
             return;
         };
         let (id, generation) = (runner.id.clone(), runner.generation + 1);
@@ -100,14 +109,13 @@ impl Supervisor {
             .unfollow(&runner.settings.csi_socket, &Subject::Driver(key));
         let (settings, origin) = (self.settings.driver(&id), self.origin(&id));
         let monitor = self.monitor(key, generation, &id);
-        if let Some(runner) = self.runners.get_mut(key) {
+        if let Some(runner) = self.runners.get_mut(&key) {
             runner.reconfigure(settings, monitor, origin, now);
         }
         self.look_at_exposure(key);
         // What was in the way before may not be by the new settings.
-        for job in [Job::LookAtSocket, Job::LookAtLink, Job::Tick] {
-            self.queue.push(key, job);
-        }
+        self.queue.push(key, Job::Look);
+        self.queue.push(key, Job::Tick);
     }
 
     /// Where the settings have the driver from.
@@ -119,30 +127,9 @@ impl Supervisor {
         }
     }
 
-    fn move_to_new_directories(&mut self) {
-        self.unwatch_start_sockets();
-        self.places.layout = self.settings.layout();
-        let kubelet_dir = self.places.layout.kubelet_dir();
-        self.kubelets = KnownKubelets::new(self.settings.kubelet_root(), kubelet_dir);
-        self.watch_start_sockets();
-    }
-
-    /// The sockets of a kubelet's start are elsewhere; what a kubelet was told and told us still holds.
-    fn look_below_another_root(&mut self) {
-        self.unwatch_start_sockets();
-        self.kubelets.look_below(self.settings.kubelet_root());
-        self.watch_start_sockets();
-    }
-
-    pub(super) fn watch_start_sockets(&mut self) {
-        for (number, path) in self.kubelets.start_sockets().into_iter().enumerate() {
-            self.watcher.follow(&path, &Subject::StartSocket(number));
-        }
-    }
-
-    fn unwatch_start_sockets(&mut self) {
-        for (number, path) in self.kubelets.start_sockets().into_iter().enumerate() {
-            self.watcher.unfollow(&path, &Subject::StartSocket(number));
+    pub(super) fn each_start_socket(&mut self, act: fn(&mut Watcher<Subject>, &Path, &Subject)) {
+        for (number, path) in self.kubelets.start_sockets().iter().enumerate() {
+            act(&mut self.watcher, path, &Subject::StartSocket(number));
         }
     }
 }

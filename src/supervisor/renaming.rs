@@ -60,32 +60,36 @@ impl Supervisor {
     /// Renames the drivers that run, as far as the changed settings have them under another id, and
     /// removes those that the settings do not have any more. `stays` tells which ids they still have.
     pub(super) fn rename_drivers(&mut self, stays: impl Fn(&Supervisor, &str) -> bool) {
-        let known = self.runners.iter().map(|runner| Known {
+        let known = self.runners.values().map(|runner| Known {
             id: runner.id.to_string(),
             csi_socket: Some(runner.settings.csi_socket.clone()),
             name: runner.driver.name().cloned(),
             stays: stays(self, &runner.id),
         });
+        let new_ids = self.new_ids(known.collect());
         let mut renamed = Vec::new();
-        for (old, new) in self.new_ids(known.collect()) {
-            let Some(key) = self.runners.key(&old) else {
+        for key in self.keys() {
+            let Some(old) = self.runners.get(&key).map(|runner| runner.id.clone()) else {
                 continue;
             };
+            let new = new_ids.get(&*old).and_then(|new| new.as_deref());
             match new {
                 None => drop(self.remove_driver(key)),
-                Some(new) if new == old => {}
+                Some(new) if *new == *old => {}
                 Some(new) => {
                     tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
                     self.metrics.registering.forget(&old);
-                    self.board.set(&old.into(), None);
+                    self.board.set(&old, None);
                     renamed.push((key, DriverId::from(new)));
                 }
             }
         }
-        self.runners.rename(&renamed);
         for (key, id) in renamed {
             self.metrics.registering.expect(&id);
             self.names.rename(key, &id);
+            if let Some(runner) = self.runners.get_mut(&key) {
+                runner.id = id;
+            }
             self.reconfigure_driver(key);
         }
     }

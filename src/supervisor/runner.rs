@@ -8,9 +8,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::DriverId;
 use super::files::DriverFiles;
 use super::state_file::{Origin, SavedDriver};
+use super::{DriverId, Supervisor};
 use crate::config::DriverSettings;
 use crate::csi::monitor::Monitor;
 use crate::csi::trust::Exposure;
@@ -67,7 +67,8 @@ pub(super) struct Runner {
     pub(super) exposure: Option<Exposure>,
     /// The driver as it is in the snapshot.
     pub(super) published: Arc<control::Driver>,
-    pub(super) followed: FollowedPaths,
+    /// The places of socket and link, which are watched beside csi.sock.
+    pub(super) followed: Option<[PathBuf; 2]>,
 }
 
 /// How often things happened.
@@ -79,96 +80,31 @@ pub(super) struct Counts {
     pub(super) link_repairs: u64,
 }
 
-/// The paths that are watched for a driver, beside csi.sock.
-#[derive(Default)]
-pub(super) struct FollowedPaths {
-    pub(super) socket: Option<PathBuf>,
-    pub(super) link: Option<PathBuf>,
-}
-
 /// Monitors that run while the daemon still starts, until their driver has a runner.
 pub(super) type EarlyMonitors = BTreeMap<DriverId, (RunnerKey, Monitor)>;
 
-/// All runners, by key and by id.
-#[derive(Default)]
-pub(super) struct Runners {
-    by_key: BTreeMap<RunnerKey, Runner>,
-    keys: BTreeMap<DriverId, RunnerKey>,
-    next_key: u64,
-}
+/// All runners.
+pub(super) type Runners = BTreeMap<RunnerKey, Runner>;
 
-impl Runners {
+impl Supervisor {
     pub(super) fn new_key(&mut self) -> RunnerKey {
-        self.next_key += 1;
-        RunnerKey(self.next_key)
+        self.last_key += 1;
+        RunnerKey(self.last_key)
     }
 
-    pub(super) fn insert(&mut self, key: RunnerKey, runner: Runner) {
-        self.keys.insert(runner.id.clone(), key);
-        self.by_key.insert(key, runner);
-    }
-
-    pub(super) fn remove(&mut self, key: RunnerKey) -> Option<Runner> {
-        let runner = self.by_key.remove(&key)?;
-        // A renamed driver may have the id by now.
-        if self.keys.get(&runner.id) == Some(&key) {
-            self.keys.remove(&runner.id);
-        }
-        Some(runner)
-    }
-
-    /// Gives drivers other ids. All at once: two drivers may exchange their ids.
-    pub(super) fn rename(&mut self, renamed: &[(RunnerKey, DriverId)]) {
-        for (key, _) in renamed {
-            if let Some(runner) = self.by_key.get(key) {
-                self.keys.remove(&runner.id);
-            }
-        }
-        for (key, id) in renamed {
-            if let Some(runner) = self.by_key.get_mut(key) {
-                runner.id = id.clone();
-                self.keys.insert(id.clone(), *key);
-            }
-        }
-    }
-
-    pub(super) fn get(&self, key: RunnerKey) -> Option<&Runner> {
-        self.by_key.get(&key)
-    }
-
-    pub(super) fn get_mut(&mut self, key: RunnerKey) -> Option<&mut Runner> {
-        self.by_key.get_mut(&key)
-    }
-
-    pub(super) fn key(&self, id: &str) -> Option<RunnerKey> {
-        self.keys.get(id).copied()
-    }
-
-    /// All keys, in the order of the drivers' ids.
     pub(super) fn keys(&self) -> Vec<RunnerKey> {
-        self.keys.values().copied().collect()
+        self.runners.keys().copied().collect()
     }
 
-    /// All runners, in the order of the drivers' ids.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Runner> {
-        self.keys.values().filter_map(|key| self.by_key.get(key))
+    pub(super) fn keys_where(&self, matches: impl Fn(&Runner) -> bool) -> Vec<RunnerKey> {
+        let matching = self.runners.iter().filter(|(_, runner)| matches(runner));
+        matching.map(|(key, _)| *key).collect()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Runner> {
-        self.by_key.values_mut()
-    }
-
-    /// The link or the socket of a driver is at this path.
-    pub(super) fn use_path(&self, layout: &Layout, path: &Path) -> bool {
-        self.by_key.values().any(|runner| {
-            let (link, socket) = (runner.driver.links(), runner.driver.serves());
-            link.is_some_and(|(name, slot, _)| layout.link(name, slot) == path)
-                || socket.is_some_and(|(name, _)| layout.socket(name) == path)
-        })
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.by_key.len()
+    pub(super) fn key_of(&self, id: &str) -> Option<RunnerKey> {
+        let mut runners = self.runners.iter();
+        let (key, _) = runners.find(|(_, runner)| *runner.id == *id)?;
+        Some(*key)
     }
 }
 
@@ -209,7 +145,7 @@ impl Runner {
             unregistered_since: None,
             exposure: None,
             published: Arc::new(published),
-            followed: FollowedPaths::default(),
+            followed: None,
         }
     }
 
@@ -282,6 +218,13 @@ impl Runner {
             endpoint: text(&advertised.endpoint),
             supported_versions: advertised.versions.clone(),
         })
+    }
+
+    /// The link or the socket of the driver is at this path.
+    pub(super) fn has_file(&self, layout: &Layout, path: &Path) -> bool {
+        let (link, socket) = (self.driver.links(), self.driver.serves());
+        link.is_some_and(|(name, slot, _)| layout.link(name, slot) == path)
+            || socket.is_some_and(|(name, _)| layout.socket(name) == path)
     }
 
     /// The driver answers, and the kubelet can find it: socket and link exist.

@@ -21,15 +21,6 @@ pub(super) struct StateFile {
     unanswered: Vec<oneshot::Sender<()>>,
 }
 
-/// What a look at the runtime directory has found.
-#[derive(PartialEq, Eq)]
-enum Held {
-    Still,
-    /// The directory or its lock had been deleted.
-    Again,
-    No,
-}
-
 impl StateFile {
     pub(super) fn new(runtime: Option<RuntimeDir>) -> StateFile {
         StateFile {
@@ -80,24 +71,24 @@ impl StateFile {
     }
 
     /// Makes sure that the runtime directory exists and the lock in it is ours. Where the directory
-    /// cannot be made, the next slow look tries again.
-    fn hold(&mut self) -> Held {
+    /// cannot be made, the next slow look tries again. Tells whether it had been deleted and is ours again.
+    fn hold(&mut self) -> bool {
         let Some(runtime) = &mut self.runtime else {
-            return Held::Still;
+            return false;
         };
         let path = runtime.path().display().to_string();
         if runtime.is_held() {
             if self.trouble.take().is_some() {
                 tracing::info!(%path, "the runtime directory is there again");
             }
-            return Held::Still;
+            return false;
         }
         match runtime.take_again() {
             Ok(()) => {
                 tracing::warn!(%path, "the runtime directory or its lock was deleted, and is taken again");
                 self.trouble = None;
                 self.dirty = true;
-                return Held::Again;
+                return true;
             }
             Err(error @ RuntimeError::Held { .. }) => self.taken = Some(error),
             Err(error) => {
@@ -110,7 +101,7 @@ impl StateFile {
                 }
             }
         }
-        Held::No
+        false
     }
 
     fn write(&mut self, state: &SavedState) {
@@ -142,7 +133,7 @@ impl StateFile {
 
 impl Supervisor {
     pub(super) fn hold_runtime(&mut self) {
-        if self.state_file.hold() == Held::Again {
+        if self.state_file.hold() {
             // The control socket has a place again.
             self.looks.send_replace(());
         }
@@ -158,7 +149,7 @@ impl Supervisor {
         if self.state_file.trouble.is_some() || self.state_file.is_taken() {
             return;
         }
-        let runners = self.runners.iter();
+        let runners = self.runners.values();
         let drivers = runners.map(|runner| (runner.id.to_string(), runner.saved()));
         let state = SavedState::new(&self.kubelets, &self.places.layout, drivers.collect());
         self.state_file.write(&state);

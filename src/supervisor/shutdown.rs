@@ -55,11 +55,11 @@ impl Supervisor {
             Ending::Withdraw => "stopping; the drivers are withdrawn",
             Ending::Keep => "stopping; the drivers stay registered",
         };
-        self.readiness.notifier.stopping(word);
+        self.notifier.stopping(word);
         tracing::info!("{word}");
         match ending {
             Ending::Withdraw => {
-                for key in self.runners.keys() {
+                for key in self.keys() {
                     self.withdraw(key);
                 }
             }
@@ -76,7 +76,7 @@ impl Supervisor {
     /// is handed over, so that the kubelet notices nothing.
     pub(super) async fn make_way(mut self, taken: RuntimeError) -> RuntimeError {
         let word = "stopping; another instance looks after the drivers";
-        self.readiness.notifier.stopping(word);
+        self.notifier.stopping(word);
         tracing::info!("{word}");
         let successor = match self.state_file.runtime() {
             Some(runtime) => {
@@ -89,10 +89,10 @@ impl Supervisor {
         self.hear_last_calls().await;
         // The other instance listens at the same places, once no other process does.
         self.runners
-            .iter_mut()
+            .values_mut()
             .for_each(|runner| runner.files.service = None);
         if let Some(mut successor) = successor {
-            for runner in self.runners.iter() {
+            for runner in self.runners.values() {
                 let (id, record): (_, Record) = (&runner.id, runner.driver.record());
                 if let Err(error) = successor.take_up(id, &record).await {
                     tracing::warn!(%error, driver = %id, "{id}: the other instance does not take it up");
@@ -105,7 +105,7 @@ impl Supervisor {
     /// Lets calls that are in progress end.
     async fn hear_last_calls(&mut self) {
         let has_visitors = |runner: &Runner| runner.endpoint.has_visitors();
-        if self.runners.iter().any(has_visitors) {
+        if self.runners.values().any(has_visitors) {
             self.hear_kubelets(sleep(LAST_ANSWERS)).await;
         }
     }
@@ -130,7 +130,7 @@ impl Supervisor {
 
     /// Removes a driver's link and socket, if they are ours.
     pub(super) fn withdraw(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get_mut(key) else {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
         let layout = &self.places.layout;
@@ -154,22 +154,18 @@ impl Supervisor {
 
     /// Ends all that runs for a driver, and leaves its files alone.
     pub(super) fn detach(&mut self, key: RunnerKey) -> Option<Runner> {
-        let runner = self.runners.remove(key)?;
+        let runner = self.runners.remove(&key)?;
         self.timers.set(Timer::Driver(key), None);
         self.timers.set(Timer::Departure(key), None);
         self.board.set(&runner.id, None);
         self.watcher
             .unfollow(&runner.settings.csi_socket, &Subject::Driver(key));
-        if let Some(path) = &runner.followed.socket {
-            self.watcher.unfollow(path, &Subject::Socket(key));
-        }
-        if let Some(path) = &runner.followed.link {
-            self.watcher.unfollow(path, &Subject::Link(key));
+        for path in runner.followed.iter().flatten() {
+            self.watcher.unfollow(path, &Subject::Files(key));
         }
         if let Some(name) = runner.driver.name() {
-            for waiting in self.names.release(name, key) {
-                self.queue.push(waiting, Job::NameFree(name.clone()));
-            }
+            self.names.release(name, key);
+            self.queue.push(key, Job::NameFree(name.clone()));
         }
         Some(runner)
     }

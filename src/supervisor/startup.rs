@@ -2,38 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
-use tokio::time::Instant;
 
-use super::discovery::Discovery;
-use super::files::recall_unseen_kubelet;
-use super::layout_change::Places;
-use super::names::Names;
-use super::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
-use super::runtime::StateFile;
+use super::files::{existing_link, link_place, recall_unseen_kubelet};
+use super::runner::{Runner, RunnerKey};
 use super::state_file::{Origin, SavedDriver};
-use super::status::{Readiness, StatusBoard, Troubles};
-use super::timers::Timers;
-use super::turn::{Job, Queue};
-use super::{CHECK, DriverId, Input, Reread, Subject, Supervisor, send};
-use crate::api::metrics::{Account, Metrics};
+use super::{DriverId, Input, Job, Reread, Subject, Supervisor, send};
+use crate::api::metrics::Account;
 use crate::config::Settings;
 use crate::csi::discover::{found_now, names_of};
-use crate::csi::limiter::ConcurrencyLimiter;
 use crate::csi::monitor::Monitor;
 use crate::csi::query::DriverQuery;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
-use crate::disk::reach::Reach;
-use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::disk::sweep::{Ours, sweep};
 use crate::disk::watch::Watcher;
 use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
-use crate::kubelet::known::KnownKubelets;
-use crate::os::clock::Moment;
 use crate::os::process::Process;
 use crate::os::rlimit::raise_open_files;
 
@@ -63,44 +49,14 @@ impl Supervisor {
         reread: Reread,
         runtime: Option<RuntimeDir>,
     ) -> Supervisor {
-        let layout = settings.layout();
-        let reach = Reach::now();
-        let (sender, inputs) = mpsc::unbounded_channel();
-        let mut supervisor = Supervisor {
-            kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
-            places: Places::new(layout),
-            started: Instant::now(),
-            sender,
-            inputs,
-            runners: Runners::default(),
-            early_monitors: EarlyMonitors::new(),
-            queue: Queue::default(),
-            names: Names::default(),
-            timers: Timers::default(),
-            discovery: Discovery::default(),
-            removals: Removals::default(),
-            state_file: StateFile::new(runtime),
-            board: StatusBoard::default(),
-            readiness: Readiness::new(),
-            troubles: Troubles::default(),
-            watcher: Watcher::new(reach.clone()),
-            reach,
-            limiter: ConcurrencyLimiter::new(),
-            metrics: Metrics::new(),
-            looks: watch::channel(()).0,
-            listen: watch::channel(settings.http.listen.clone()).0,
-            outcomes: Vec::new(),
-            next_check: Moment::default() + CHECK,
-            settings,
-            reread,
-        };
+        let mut supervisor = Supervisor::new(settings, reread, runtime);
         supervisor.watch_plugins();
         // An error that keeps plugins_dir from being read is logged by the look for drivers below.
         let found = found_now(&supervisor.settings, &supervisor.reach).unwrap_or_default();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
         raise_open_files(known.len() + found.len());
         for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
-            let key = supervisor.runners.new_key();
+            let key = supervisor.new_key();
             let monitor = supervisor.monitor(key, 0, &id);
             supervisor.early_monitors.insert(id, (key, monitor));
         }
@@ -110,7 +66,7 @@ impl Supervisor {
         yield_now().await;
         supervisor.sweep(&saved, names, found);
         yield_now().await;
-        supervisor.watch_start_sockets();
+        supervisor.each_start_socket(Watcher::follow);
         // Of two drivers with one name, the driver that has it keeps it.
         let is_new = |id: &&String| {
             let saved = saved.get(*id);
@@ -122,7 +78,7 @@ impl Supervisor {
         for id in ids {
             let saved = saved.get(id);
             let key = supervisor.add(id, saved.map(|saved| &saved.record));
-            if let Some(runner) = supervisor.runners.get_mut(key) {
+            if let Some(runner) = supervisor.runners.get_mut(&key) {
                 runner.csi_seen = saved.and_then(|saved| saved.csi_seen.clone());
             }
         }
@@ -201,7 +157,7 @@ impl Supervisor {
     pub(super) fn add(&mut self, id: &str, record: Option<&Record>) -> RunnerKey {
         let id: DriverId = id.into();
         let (key, monitor) = self.early_monitors.remove(&id).unwrap_or_else(|| {
-            let key = self.runners.new_key();
+            let key = self.new_key();
             (key, self.monitor(key, 0, &id))
         });
         self.metrics.registering.expect(&id);
@@ -226,7 +182,7 @@ impl Supervisor {
         let link = record.name.as_ref().and_then(|name| {
             let layout = &self.places.layout;
             recall_unseen_kubelet(&mut self.kubelets, layout, name, record.slot);
-            self.existing_link(name, record.slot)
+            existing_link(&link_place(&self.kubelets, layout, name, record.slot))
         });
         // Of the kubelets without a pid, those that have ended were left out of the records.
         let now = self.now();

@@ -14,11 +14,12 @@ use super::{DriverId, RESYNC, Runner, Supervisor, Timer};
 use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
 use crate::config::ReadyWhen;
 use crate::disk::layout::Layout;
+use crate::disk::obstacle::Obstacle;
+use crate::driver::Refusal;
 use crate::driver::phase::Phase;
-use crate::grpc::proto::control::{Driver, Kubelet};
+use crate::grpc::proto::control::{Cause, Driver, Kubelet};
 use crate::os::clock::Moment;
 use crate::systemd::journal::message_id;
-use crate::systemd::notify::Notifier;
 
 /// How soon systemd is told again what it had no room for: many units start with us at a boot.
 const TELL_AGAIN: Duration = Duration::from_millis(50);
@@ -30,14 +31,7 @@ pub(super) struct StatusBoard {
     changed: BTreeMap<DriverId, Option<Arc<Driver>>>,
 }
 
-/// What systemd knows.
-pub(super) struct Readiness {
-    pub(super) notifier: Notifier,
-    /// READY was sent.
-    pub(super) ready: bool,
-}
-
-/// What is wrong with the daemon itself.
+/// What is wrong with the daemon itself, in words.
 #[derive(Default)]
 pub(super) struct Troubles {
     /// The changed configuration was refused.
@@ -73,29 +67,6 @@ impl StatusBoard {
             }
             has_changed
         })
-    }
-}
-
-impl Readiness {
-    pub(super) fn new() -> Readiness {
-        Readiness {
-            notifier: Notifier::new(),
-            ready: false,
-        }
-    }
-}
-
-impl Troubles {
-    fn refused(&self) -> Option<String> {
-        let why = self.refusal.as_ref()?;
-        Some(format!(
-            "the changed configuration was refused, the old one stays: {why}"
-        ))
-    }
-
-    fn http(&self) -> Option<String> {
-        let why = self.http.as_ref()?;
-        Some(format!("http is not served: {why}"))
     }
 }
 
@@ -177,13 +148,29 @@ impl Runner {
             cause: self.cause().into(),
         }
     }
+
+    /// The code that goes with the reason.
+    fn cause(&self) -> Cause {
+        let driver = &self.driver;
+        let cause = match driver.phase() {
+            Phase::Conflict => driver.obstacle().map(Obstacle::cause),
+            Phase::Rejected => driver.refusal().map(Refusal::cause),
+            Phase::WaitingForKubelet => driver
+                .waits_for_a_restart_of_the_kubelet()
+                .then_some(Cause::DirectoryReplaced),
+            Phase::WaitingForDriver | Phase::Registered | Phase::Withdrawn => {
+                driver.is_silent().then_some(self.silence)
+            }
+        };
+        cause.unwrap_or(Cause::Unspecified)
+    }
 }
 
 impl Supervisor {
     /// The daemon itself, for the snapshot.
     pub(super) fn daemon(&self) -> Daemon {
         Daemon {
-            ready: self.readiness.ready,
+            ready: self.ready,
             kubelet: Kubelet {
                 registry_dir: text(self.places.layout.kubelet_dir()),
                 pid: self.kubelets.pid(),
@@ -203,11 +190,11 @@ impl Supervisor {
         let forbidden = self.watcher.forbidden().next();
         let unseen = self.kubelets.are_unseen() && !self.are_links_sockets();
         let notes = [
-            self.troubles.refused(),
+            self.troubles.refusal.clone(),
             unwatched,
             forbidden.map(|directory| self.watcher.unreadable(directory)),
             self.exposed(),
-            self.troubles.http(),
+            self.troubles.http.clone(),
             self.state_file.trouble(),
             unseen.then(|| UNSEEN_KUBELET.to_owned()),
         ];
@@ -216,10 +203,10 @@ impl Supervisor {
 
     /// The state in one line, for systemd.
     pub(super) fn status_line(&self) -> String {
-        if let Some(refused) = self.troubles.refused() {
-            return refused;
+        if let Some(refusal) = &self.troubles.refusal {
+            return refusal.clone();
         }
-        let troubles = [self.troubles.http(), self.state_file.trouble()];
+        let troubles = [self.troubles.http.clone(), self.state_file.trouble()];
         let parts = [Some(self.drivers_line())].into_iter().chain(troubles);
         parts.flatten().collect::<Vec<_>>().join("; ")
     }
@@ -235,23 +222,21 @@ impl Supervisor {
             };
         }
         let is_other = |runner: &&Runner| runner.driver.phase() != Phase::Registered;
-        let mut others = self.runners.iter().filter(is_other);
-        let first = others.next();
-        let more = others.count();
-        let registered = all - more - usize::from(first.is_some());
-        let mut line = format!("{registered} of {all} drivers registered");
+        let others = self.runners.values().filter(is_other);
+        let (unregistered, first) = (others.clone().count(), others.min_by_key(|other| &other.id));
+        let mut line = format!("{} of {all} drivers registered", all - unregistered);
         if let Some(runner) = first {
             line += &format!("; {}: {}", runner.id, runner.driver.reason());
         }
-        if more > 0 {
-            line += &format!("; and {more} more");
+        if unregistered > 1 {
+            line += &format!("; and {} more", unregistered - 1);
         }
         line
     }
 
     pub(super) fn is_ready(&self) -> bool {
         let ready_when = self.settings.service.ready_when;
-        self.runners.iter().all(|runner| match ready_when {
+        self.runners.values().all(|runner| match ready_when {
             ReadyWhen::Started => runner.tried,
             ReadyWhen::Serving => {
                 runner.driver.serves().is_some() && runner.driver.answer().is_some()
@@ -263,10 +248,9 @@ impl Supervisor {
     /// Readiness is reached, or has been waited for long enough. Tells whether that is new.
     pub(super) fn becomes_ready(&mut self) -> bool {
         let timeout = self.settings.service.ready_timeout;
-        let is_new =
-            !self.readiness.ready && (self.started.elapsed() >= timeout || self.is_ready());
-        self.readiness.ready |= is_new;
-        let latest = (!self.readiness.ready).then(|| Moment::default() + timeout);
+        let is_new = !self.ready && (self.started.elapsed() >= timeout || self.is_ready());
+        self.ready |= is_new;
+        let latest = (!self.ready).then(|| Moment::default() + timeout);
         self.timers.set(Timer::Ready, latest);
         is_new
     }
@@ -275,13 +259,13 @@ impl Supervisor {
     pub(super) fn tell_systemd(&mut self, is_ready_now: bool, has_changed: bool) {
         if is_ready_now {
             let line = self.status_line();
-            self.readiness.notifier.ready(&line);
+            self.notifier.ready(&line);
         } else if has_changed {
             let line = self.status_line();
-            self.readiness.notifier.status(&line);
+            self.notifier.status(&line);
         }
-        self.readiness.notifier.retry();
-        let owes = self.readiness.notifier.owes();
+        self.notifier.retry();
+        let owes = self.notifier.owes();
         let again = owes.then(|| self.now() + TELL_AGAIN);
         self.timers.set(Timer::Systemd, again);
     }
@@ -289,11 +273,11 @@ impl Supervisor {
     /// Asks systemd to wait for as long as READY may be held back, and asks again before that is over:
     /// systemd counts in 32 bits of microseconds, and a reload may change the settings.
     pub(super) fn ask_for_time(&self) {
-        if self.readiness.ready || self.is_ready() {
+        if self.ready || self.is_ready() {
             return;
         }
         let ready_timeout = self.settings.service.ready_timeout;
         let left = ready_timeout.saturating_sub(self.started.elapsed());
-        self.readiness.notifier.more_time(left + RESYNC);
+        self.notifier.more_time(left + RESYNC);
     }
 }

@@ -129,12 +129,12 @@ impl Departed {
 }
 
 fn runner<'a>(supervisor: &'a Supervisor, id: &str) -> Option<&'a Runner> {
-    supervisor.runners.get(supervisor.runners.key(id)?)
+    supervisor.runners.get(&supervisor.key_of(id)?)
 }
 
 /// When the driver goes, because its directory is gone.
 fn departure(supervisor: &Supervisor) -> Option<Moment> {
-    let key = supervisor.runners.key(ID)?;
+    let key = supervisor.key_of(ID)?;
     supervisor.timers.get(Timer::Departure(key))
 }
 
@@ -206,7 +206,7 @@ async fn a_driver_that_is_withdrawn_by_hand_meanwhile_is_not_waited_for() {
     let mut supervisor = Departed::below(dir.path()).await.supervisor;
     supervisor.finish_turn();
     assert!(departure(&supervisor).is_some());
-    let key = supervisor.runners.key(ID).unwrap();
+    let key = supervisor.key_of(ID).unwrap();
     supervisor.step(key, Event::Withdraw);
     supervisor.finish_turn();
     assert_eq!(departure(&supervisor), None);
@@ -290,7 +290,7 @@ async fn a_call_counts_for_the_driver_that_it_was_about_and_for_no_other_with_it
     answered.try_recv().unwrap();
 
     let mut answered = refuse(&supervisor, "b.test");
-    let key = supervisor.runners.key("b.test").unwrap();
+    let key = supervisor.key_of("b.test").unwrap();
     supervisor.remove_driver(key);
     supervisor.add("b.test", None);
     let told = supervisor.inputs.recv().await.unwrap();
@@ -312,5 +312,5 @@ async fn a_driver_that_leaves_while_we_begin_is_not_kept() {
     let leaving = tokio::spawn(async move { fs::remove_dir_all(plugin).unwrap() });
     let supervisor = Supervisor::start(settings, Box::new(|| Err(String::new())), None).await;
     assert!(leaving.is_finished(), "nobody had a turn");
-    assert!(supervisor.runners.len() == 0 && supervisor.early_monitors.is_empty());
+    assert!(supervisor.runners.is_empty() && supervisor.early_monitors.is_empty());
 }

@@ -5,22 +5,21 @@ use std::collections::{BTreeSet, VecDeque};
 use tokio::time::Instant;
 
 use super::files::Disk;
-use super::{POLL, Runner, RunnerKey, Subject, Supervisor, Timer};
+use super::{POLL, RunnerKey, Subject, Supervisor, Timer};
 use crate::disk::name::DriverName;
-use crate::driver::{Calling, Event, Seen, step};
+use crate::driver::{Calling, Event, step};
 use crate::os::clock::Moment;
 
 /// Work on one driver.
 #[derive(Debug)]
 pub(super) enum Job {
     Event(Event),
-    /// Looks whether the file at the socket's place is ours.
-    LookAtSocket,
-    LookAtLink,
+    /// Looks whether socket and link are still ours.
+    Look,
     Tick,
     /// Another driver wants the name that this driver serves under.
     NameWanted(RunnerKey),
-    /// The name that this driver waits for may be free.
+    /// The driver does not serve under this name any more, or may let another driver have it.
     NameFree(DriverName),
 }
 
@@ -50,7 +49,7 @@ impl Supervisor {
     }
 
     pub(super) fn push_to_all(&mut self, event: &Event) {
-        for key in self.runners.keys() {
+        for key in self.keys() {
             self.push(key, event.clone());
         }
     }
@@ -75,23 +74,15 @@ impl Supervisor {
     fn perform(&mut self, key: RunnerKey, job: Job) {
         match job {
             Job::Event(event) => self.step(key, event),
-            Job::LookAtSocket => self.look_at_socket(key),
-            Job::LookAtLink => self.look_at_link(key),
+            Job::Look => self.look_at_files(key),
             Job::Tick => self.tick(key),
             Job::NameWanted(by) => self.name_wanted(key, by),
-            Job::NameFree(name) => {
-                let waits = |runner: &Runner| {
-                    runner.driver.name() == Some(&name) && runner.driver.serves().is_none()
-                };
-                if self.runners.get(key).is_some_and(waits) {
-                    self.step(key, Event::SocketSeen(Seen::NotOurs));
-                }
-            }
+            Job::NameFree(name) => self.offer_name(&name),
         }
     }
 
     fn tick(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get(key) else {
+        let Some(runner) = self.runners.get(&key) else {
             return;
         };
         let calls_apart = |pid| self.kubelets.calls_apart(pid);
@@ -117,7 +108,7 @@ impl Supervisor {
     /// Applies an event to one driver and carries out what follows for its files.
     pub(super) fn step(&mut self, key: RunnerKey, event: Event) {
         let now = self.now();
-        let Some(runner) = self.runners.get_mut(key) else {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
         let is_registration = matches!(event, Event::KubeletRegistered { .. });
@@ -143,16 +134,17 @@ impl Supervisor {
         if is_registration && driver.is_registered() {
             self.kubelets.sees_its_directory();
         }
-        let has_moved = (driver.phase(), driver.is_silent()) != before;
-        self.queue.mark(key);
-        if has_moved {
-            self.offer_name(key);
+        if (driver.phase(), driver.is_silent()) != before
+            && let Some((name, _)) = driver.serves()
+        {
+            self.queue.push(key, Job::NameFree(name.clone()));
         }
+        self.queue.mark(key);
     }
 
     /// Brings the tasks around a driver, and the snapshot, up to date with its state.
     fn refresh(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get_mut(key) else {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
         runner.endpoint.offer(runner.plugin_info());
@@ -174,31 +166,24 @@ impl Supervisor {
 
     /// Watches the places of a driver's socket and link, which move with its name.
     fn follow_places(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get_mut(key) else {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let (layout, name) = (&self.places.layout, runner.driver.name());
-        let socket = name.map(|name| layout.socket(name));
-        let link = name.map(|name| layout.link(name, runner.driver.slot()));
-        let places = [
-            (Subject::Socket(key), socket, &mut runner.followed.socket),
-            (Subject::Link(key), link, &mut runner.followed.link),
-        ];
-        for (subject, path, followed) in places {
-            if *followed == path {
-                continue;
-            }
-            if let Some(old) = followed.take() {
-                self.watcher.unfollow(&old, &subject);
-            }
-            if let Some(new) = &path {
-                self.watcher.follow(new, &subject);
-                // What happened between the last look and the watch would go unseen.
-                self.queue.push(key, Job::LookAtSocket);
-                self.queue.push(key, Job::LookAtLink);
-            }
-            *followed = path;
+        let (layout, slot) = (&self.places.layout, runner.driver.slot());
+        let name = runner.driver.name();
+        let places = name.map(|name| [layout.socket(name), layout.link(name, slot)]);
+        if runner.followed == places {
+            return;
         }
+        for old in runner.followed.iter().flatten() {
+            self.watcher.unfollow(old, &Subject::Files(key));
+        }
+        for new in places.iter().flatten() {
+            self.watcher.follow(new, &Subject::Files(key));
+        }
+        runner.followed = places;
+        // What happened between the last look and the watch would go unseen.
+        self.queue.push(key, Job::Look);
     }
 
     /// Works off what the turn gave rise to and tells the outcome. Returns when to wake up.

@@ -1,7 +1,13 @@
-//! The configuration reference says what the code does.
+//! The pages say what the code does, and every path that they name exists.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test a panic with its line is the report"
+)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use node_storage_driver_registrar::config::{
     self, Loaded, LogLevel, LogTarget, OnLiveOwner, OnStop, Overrides, Provenance, ReadyWhen,
@@ -40,7 +46,7 @@ fn documented() -> BTreeMap<&'static str, Row> {
 fn load(file: &str) -> Loaded {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("config.toml");
-    std::fs::write(&path, file).expect("a file can be written there");
+    fs::write(&path, file).expect("a file can be written there");
     let sources = Sources {
         config: Some(path),
         default_config: None,
@@ -110,26 +116,30 @@ fn every_word_that_a_key_allows_is_documented() {
     }
 }
 
+/// Every page of the tree, except pages of generated and fetched files.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut pages = Vec::new();
+    let mut directories = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let (path, name) = (entry.path(), entry.file_name());
+            let skipped = name == "target" || name.to_string_lossy().starts_with('.');
+            if !skipped && entry.file_type().unwrap().is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(&path).unwrap();
+                pages.push((path, text));
+            }
+        }
+    }
+    assert!(pages.len() >= 12, "{pages:?}");
+    pages
+}
+
 #[test]
-fn every_link_in_the_readme_and_the_docs_leads_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for page in [
-        "README.md",
-        "README.zh-CN.md",
-        "docs/configuration.md",
-        "docs/fleet.md",
-        "docs/moving.md",
-        "docs/operating.md",
-        "docs/performance.md",
-        "docs/scale.md",
-        "docs/security.md",
-        "docs/state-machine.md",
-        "docs/survival.md",
-        "docs/troubleshooting.md",
-        "examples/drivers/README.md",
-    ] {
-        let page = root.join(page);
-        let text = std::fs::read_to_string(&page).unwrap();
+fn every_link_of_every_page_leads_somewhere() {
+    for (page, text) in pages() {
         for target in text
             .split("](")
             .skip(1)
@@ -140,6 +150,27 @@ fn every_link_in_the_readme_and_the_docs_leads_somewhere() {
             assert!(
                 target.contains("://") || found.exists(),
                 "{}: {target}",
+                page.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_source_file_that_a_page_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rooted = ["src/", "tests/", "benches/", "docs/", "packaging/"];
+    for (page, text) in pages() {
+        // Blocks of code are examples, and paths in them may be a reader's own.
+        let prose = text.split("```").step_by(2);
+        for span in prose.flat_map(|prose| prose.split('`').skip(1).step_by(2)) {
+            let is_path = rooted.iter().any(|start| span.starts_with(start))
+                && span
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+            assert!(
+                !is_path || root.join(span).exists(),
+                "{}: {span}",
                 page.display()
             );
         }

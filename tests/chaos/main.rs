@@ -32,6 +32,7 @@ use bed::dice::{given, new_seed};
 use crate::tally::Tally;
 
 bed::kubelet_process!();
+bed::registrar_program!();
 
 /// Played each time: both layouts, each with and without a clock that steps, and with and without a
 /// look at everything each second.

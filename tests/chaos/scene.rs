@@ -6,20 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bed::registrar::chosen;
+use bed::scene::KEEP;
 use bed::{
     Dice, KubeletProcess, Layout, Mounts, Node, NotifySocket, Registrar, Release, Sentinels,
-    Settings, Timing, script,
 };
 use rustix::process::Rlimit;
 
-use crate::clock;
 use crate::disk::Disk;
 use crate::fault::{DRIVERS, Directory, Terms, Which};
 use crate::party::Party;
 use crate::squatter::Taken;
+use crate::{PROGRAM, clock, setup};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_node-storage-driver-registrar");
 /// What the registrar has in its runtime directory.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 pub(crate) const HTTP_SOCKET: &str = "http.sock";
@@ -77,14 +75,16 @@ impl Scene {
             // The clock's library leaves files there when its process is killed.
             mounts.tmpfs(Path::new("/dev/shm"), 10_000, 16 << 20);
         }
-        configure(&node);
+        // One driver has a table, discovery finds the others.
+        let setup = setup().on(node).discovery().drivers(&["chaos-0.test"]);
+        let node = setup.http().more(KEEP).set().node;
         let release = dice.pick(&Release::ALL);
         let mut scene = Scene {
             _notify: terms
                 .looks_often
                 .then(|| NotifySocket::bind(notify_socket(&node))),
             registrar: registrar(&node, terms),
-            kubelet: KubeletProcess::start(settings(&node, release)),
+            kubelet: KubeletProcess::start(node.eager_kubelet_settings(release)),
             parties: (0..DRIVERS)
                 .map(|number| Party::start(&node, number))
                 .collect(),
@@ -139,7 +139,8 @@ impl Scene {
 
     pub(crate) fn restart_kubelet(&mut self, release: Release) {
         self.free(Disk::Kubelet);
-        self.kubelet.restart_as(settings(&self.node, release));
+        self.kubelet
+            .restart_as(self.node.eager_kubelet_settings(release));
         self.kubelet_is_down = false;
         self.kubelet_is_blind = false;
     }
@@ -190,23 +191,6 @@ fn terms(dice: &mut Dice, root: bool) -> Terms {
     }
 }
 
-/// A kubelet ten times as fast as in life, which tries again after a second at the latest.
-fn settings(node: &Node, release: Release) -> Settings {
-    Settings::new(node.kubelet_root(), release).with_timing(Timing {
-        backoff_max: Duration::from_secs(1),
-        ..Timing::faster(10)
-    })
-}
-
-/// One driver has a table, the others are found.
-fn configure(node: &Node) {
-    let more = format!(
-        "[service]\non_stop = \"keep\"\n[discovery]\nenabled = true\n[http]\nlisten = \"unix:{}\"\n",
-        node.runtime_dir().join(HTTP_SOCKET).display()
-    );
-    node.write_default_config(&["chaos-0.test"], &more);
-}
-
 fn notify_socket(node: &Node) -> PathBuf {
     node.root().join("notify")
 }
@@ -215,28 +199,22 @@ fn notify_socket(node: &Node) -> PathBuf {
 fn registrar(node: &Node, terms: Terms) -> Registrar {
     clock::set(node, 0);
     let root = node.root().display();
-    let program = chosen(PROGRAM);
-    let program = program.display();
     let preload = if terms.clock {
         clock::prefix(node)
     } else {
         String::new()
     };
     // The limits below /proc/sys/user are those of the user namespace that writes them.
-    let wrapper = node.root().join("registrar");
-    let text = format!(
-        "#!/bin/sh\n\
-         [ \"$1\" = run ] || exec {program} \"$@\"\n\
-         set -- {preload}{program} \"$@\"\n\
+    let script = format!(
+        "set -- {preload}\"$@\"\n\
          limit() {{ exec unshare --user --map-root-user sh -c \"echo $1 >/proc/sys/user/$2 && shift 2 && exec \\\"\\$@\\\"\" sh \"$@\"; }}\n\
          case $(cat {root}/lacks) in\n\
          instances) limit 0 max_inotify_instances \"$@\" ;;\n\
          watches) limit 6 max_inotify_watches \"$@\" ;;\n\
          esac\n\
-         exec \"$@\"\n"
+         exec \"$@\""
     );
-    script::write(&wrapper, &text);
-    let registrar = Registrar::exactly(wrapper, node);
+    let registrar = Registrar::wrapped(PROGRAM, node, &script);
     if terms.looks_often {
         registrar
             .with_env("NOTIFY_SOCKET", notify_socket(node))

@@ -10,11 +10,12 @@
 
 mod discovery;
 mod disk;
+mod http_client;
 mod lifecycle;
 mod ndr;
 mod operator;
 mod registration;
-mod scene;
 mod security;
 
 bed::kubelet_process!();
+bed::registrar_program!();

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bed::driver::{Answer, Behaviour, Closing};
 use bed::kubelet::Event as Seen;
-use bed::{FakeDriver, Release, eventually, identity};
+use bed::scene::{KEEP, NAME, SOON, exists, reason};
+use bed::{FakeDriver, KubeletScene, Release, eventually, identity};
 use nix::sys::signal::Signal;
 use tonic::Code;
 
-use crate::scene::{KEEP, NAME, SOON, Scene, is_there, reason};
+use crate::setup;
 
 /// Another id, with another directory.
 const ELSEWHERE: &str = "elsewhere";
@@ -132,24 +133,24 @@ impl Event {
     }
 
     /// The scene as it is before the event.
-    pub(super) fn prepare(self, release: Release) -> Scene {
+    pub(super) fn prepare(self, release: Release) -> KubeletScene {
         match self {
             Event::NotifyLost
             | Event::KilledDuringTheCall
             | Event::AwayDuringNotify
-            | Event::NodeGetInfoFails => Scene::set(release, KEEP),
+            | Event::NodeGetInfoFails => setup().more(KEEP).kubelet(release).set(),
             Event::ServerEndsConnectionsWithoutKubelet => {
-                let mut scene = Scene::set(release, KEEP);
+                let mut scene = setup().more(KEEP).kubelet(release).set();
                 scene.kubelet.kill9();
                 scene.registrar.start();
                 scene.wait_phase("waiting-for-kubelet");
                 scene
             }
-            _ => Scene::registered(release),
+            _ => setup().more(KEEP).kubelet(release).registered(),
         }
     }
 
-    pub(super) fn happen(self, scene: &mut Scene) {
+    pub(super) fn happen(self, scene: &mut KubeletScene) {
         match self {
             Event::OurStopAndStart => {
                 assert!(scene.registrar.stop().success());
@@ -163,7 +164,7 @@ impl Event {
                 scene.lose_driver();
                 scene.driver.restart(Behaviour::named(NAME));
                 scene.wait_driver("the driver is back", |driver| {
-                    !reason(driver).contains("does not answer")
+                    !reason(driver).contains("not responding")
                 });
             }
             Event::ServerEndsConnections => end_connections(scene),
@@ -178,7 +179,7 @@ impl Event {
                 scene.lose_driver();
                 scene.kubelet.restart();
                 let link = scene.link();
-                eventually("the link goes", SOON, || !is_there(&link));
+                eventually("the link goes", SOON, || !exists(&link));
                 scene.driver.restart(Behaviour::named(NAME));
             }
             Event::LinkDeleted => delete_link(scene),
@@ -186,7 +187,7 @@ impl Event {
                 scene.lose_driver();
                 delete_link(scene);
                 scene.wait_phase("waiting-for-driver");
-                assert!(!is_there(&scene.link()));
+                assert!(!exists(&scene.link()));
                 scene.driver.restart(Behaviour::named(NAME));
             }
             Event::LinkReplacedWithoutUs => {
@@ -219,12 +220,12 @@ impl Event {
                 let socket = scene.node.csi_socket(NAME);
                 let table = format!("{KEEP}[drivers.{ELSEWHERE:?}]\ncsi_socket = {socket:?}\n");
                 scene.node.write_default_config(&[], &table);
-                scene.command(&["reload"]);
+                scene.registrar.succeed(&["reload"]);
                 scene.id = ELSEWHERE;
             }
             Event::DriverMoves => {
                 scene.node.write_default_config(&[NAME, ELSEWHERE], KEEP);
-                scene.command(&["reload"]);
+                scene.registrar.succeed(&["reload"]);
                 scene.lose_driver();
                 scene.driver = FakeDriver::start_in_new_directory(
                     scene.node.csi_socket(ELSEWHERE),
@@ -264,7 +265,7 @@ impl Event {
 }
 
 /// For some seconds, in which nothing happens to the link.
-fn end_connections(scene: &mut Scene) {
+fn end_connections(scene: &mut KubeletScene) {
     let link = identity(&scene.link());
     let closing = Closing::Idle(Duration::from_millis(500));
     scene.driver.change(Behaviour::named(NAME).closing(closing));
@@ -275,26 +276,26 @@ fn end_connections(scene: &mut Scene) {
     assert_eq!((driver.announcements, driver.last_error), (1, None));
 }
 
-fn delete_link(scene: &Scene) {
+fn delete_link(scene: &KubeletScene) {
     fs::remove_file(scene.link()).unwrap();
     scene.kubelet.wait_deregistered(NAME, SOON);
 }
 
 /// By the very link that we would make, which only its identity tells from ours.
-fn replace_link(scene: &Scene) {
+fn replace_link(scene: &KubeletScene) {
     let target = fs::read_link(scene.link()).unwrap();
     fs::remove_file(scene.link()).unwrap();
     symlink(target, scene.link()).unwrap();
     scene.kubelet.wait_deregistered(NAME, SOON);
 }
 
-fn delete_reg_sock(scene: &Scene) {
+fn delete_reg_sock(scene: &KubeletScene) {
     let socket = scene.node.reg_socket(NAME);
     fs::remove_file(&socket).unwrap();
-    eventually("reg.sock is back", SOON, || is_there(&socket));
+    eventually("reg.sock is back", SOON, || exists(&socket));
 }
 
-fn replace_registry(scene: &Scene) {
+fn replace_registry(scene: &KubeletScene) {
     let registry = scene.node.registry_dir();
     // The registrar may be quicker than the rest of the removal.
     eventually("the directory goes", SOON, || {
@@ -302,10 +303,10 @@ fn replace_registry(scene: &Scene) {
     });
     fs::create_dir_all(&registry).unwrap();
     let socket = scene.node.reg_socket(NAME);
-    eventually("reg.sock is back", SOON, || is_there(&socket));
+    eventually("reg.sock is back", SOON, || exists(&socket));
 }
 
-fn replace_kubelet_directory(scene: &mut Scene) {
+fn replace_kubelet_directory(scene: &mut KubeletScene) {
     let directory = scene.node.kubelet_registry_dir();
     // Awake it would put the link back between the removal of the link and of the directory.
     scene.registrar.signal(Signal::SIGSTOP);
@@ -317,12 +318,12 @@ fn replace_kubelet_directory(scene: &mut Scene) {
     assert_eq!(driver.phase, "waiting-for-kubelet");
     assert!(reason(&driver).contains("watches a plugins_registry that was deleted"));
     let link = scene.link();
-    eventually("the link is back", SOON, || is_there(&link));
+    eventually("the link is back", SOON, || exists(&link));
     scene.kubelet.restart();
 }
 
 /// Between GetInfo and Notify, which is two seconds away.
-fn kill_during_the_call(scene: &mut Scene) -> bed::kubelet::Mark {
+fn kill_during_the_call(scene: &mut KubeletScene) -> bed::kubelet::Mark {
     let mark = scene.kubelet.mark();
     scene
         .kubelet
@@ -339,7 +340,7 @@ fn kill_during_the_call(scene: &mut Scene) -> bed::kubelet::Mark {
 }
 
 /// The driver answers us, and then fails for as long as the kubelet asks.
-fn fail_node_get_info(scene: &mut Scene) {
+fn fail_node_get_info(scene: &mut KubeletScene) {
     scene.kubelet.fault(|faults| faults.pause = true);
     scene.registrar.start();
     scene.wait_phase("waiting-for-kubelet");
@@ -353,7 +354,7 @@ fn fail_node_get_info(scene: &mut Scene) {
     });
 }
 
-fn wait_for_the_second(scene: &Scene, mark: bed::kubelet::Mark) {
+fn wait_for_the_second(scene: &KubeletScene, mark: bed::kubelet::Mark) {
     eventually("a registration that we hear of", SOON, || {
         scene.kubelet.counts_since(mark).registrations == 2
     });

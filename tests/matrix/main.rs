@@ -8,9 +8,6 @@
 )]
 
 mod event;
-#[path = "../it/scene/survival.rs"]
-#[allow(dead_code, reason = "this binary uses a part of it")]
-mod scene;
 mod table;
 
 use std::collections::VecDeque;
@@ -99,3 +96,4 @@ fn complaint(cell: &Cell) -> Option<String> {
 }
 
 bed::kubelet_process!();
+bed::registrar_program!();

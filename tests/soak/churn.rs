@@ -9,49 +9,46 @@ use std::time::Duration;
 use bed::{Dice, Release};
 use nix::sys::signal::Signal;
 
-use crate::scene::{DRIVERS, Scene, kubelet, name};
+use crate::scene::{DRIVERS, SoakScene, name};
 
 /// Between two things that happen: a core is not to be kept busy by this.
 const PAUSE: Duration = Duration::from_millis(40);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-impl Scene {
-    /// One thing that happens, and a pause.
-    pub(crate) fn churn(&mut self, dice: &mut Dice) {
-        let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
-        match dice.below(200) {
-            0..100 => {
-                let behaviour = self.drivers[which].behaviour();
-                self.drivers[which].restart(behaviour);
-            }
-            100..115 => remove(&self.node.link(&name(which))),
-            115..130 => remove(&self.node.reg_socket(&name(which))),
-            130..150 => scrape(&self.node.runtime_dir().join("http.sock")),
-            150..160 => {
-                let status = self.registrar.run_cli(["status"]);
-                assert!(!status.stdout.is_empty(), "{status:?}");
-            }
-            160..165 => {
-                let done = self.registrar.run_cli(["reannounce", &name(which)]);
-                // The link that was taken away too often may be due in a second.
-                let said = String::from_utf8_lossy(&done.stderr);
-                let refused = said.contains("has no link to announce again");
-                assert!(done.status.success() || refused, "{done:?}");
-            }
-            165..168 => self.registrar.signal(Signal::SIGHUP),
-            168..170 => {
-                let release = dice.pick(&Release::ALL);
-                self.kubelet.restart_as(kubelet(&self.node, release));
-            }
-            // Somebody who connects and says nothing.
-            170..180 => drop(UnixStream::connect(self.node.reg_socket(&name(which)))),
-            180..190 => drop(UnixStream::connect(
-                self.node.runtime_dir().join("control.sock"),
-            )),
-            _ => {}
+/// One event, and a pause.
+pub(crate) fn churn(scene: &mut SoakScene, dice: &mut Dice) {
+    let which = usize::try_from(dice.below(DRIVERS as u64)).unwrap();
+    match dice.below(200) {
+        0..100 => {
+            let behaviour = scene.driver[which].behaviour();
+            scene.driver[which].restart(behaviour);
         }
-        thread::sleep(PAUSE);
+        100..115 => remove(&scene.node.link(&name(which))),
+        115..130 => remove(&scene.node.reg_socket(&name(which))),
+        130..150 => scrape(&scene.http()),
+        150..160 => {
+            let status = scene.registrar.run_cli(["status"]);
+            assert!(!status.stdout.is_empty(), "{status:?}");
+        }
+        160..165 => {
+            let done = scene.registrar.run_cli(["reannounce", &name(which)]);
+            // The link that was taken away too often may be due in a second.
+            let said = String::from_utf8_lossy(&done.stderr);
+            let refused = said.contains("has no link to announce again");
+            assert!(done.status.success() || refused, "{done:?}");
+        }
+        165..168 => scene.registrar.signal(Signal::SIGHUP),
+        168..170 => {
+            let release = dice.pick(&Release::ALL);
+            let settings = scene.node.eager_kubelet_settings(release);
+            scene.kubelet.restart_as(settings);
+        }
+        // Somebody who connects and says nothing.
+        170..180 => drop(UnixStream::connect(scene.node.reg_socket(&name(which)))),
+        180..190 => drop(UnixStream::connect(scene.control())),
+        _ => {}
     }
+    thread::sleep(PAUSE);
 }
 
 fn remove(path: &std::path::Path) {

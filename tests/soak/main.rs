@@ -17,9 +17,9 @@ use bed::Dice;
 use bed::dice::{given, new_seed};
 
 use crate::samples::Samples;
-use crate::scene::Scene;
 
 bed::kubelet_process!();
+bed::registrar_program!();
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long drivers come and go between two samples.
@@ -33,21 +33,21 @@ fn soak(length: Duration) {
     let seed = given("SOAK_SEED").unwrap_or_else(new_seed);
     println!("SOAK_SEED={seed}");
     let mut dice = Dice::new(seed);
-    let mut scene = Scene::started();
+    let mut scene = scene::started();
     let mut samples = Samples::default();
     let start = Instant::now();
     // Where each lap takes long, there are enough of them all the same.
     while start.elapsed() < length || !samples.suffice() {
         let lap = Instant::now();
         while lap.elapsed() < LAP {
-            scene.churn(&mut dice);
+            churn::churn(&mut scene, &mut dice);
         }
-        scene.wait_registered();
+        scene::wait_registered(&scene);
         samples.take(start.elapsed(), &scene);
     }
     println!("{samples}");
     samples.are_flat();
-    scene.said_nothing_bad();
+    scene::logged_no_error(&scene);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bed::kubelet::Mark;
 
-use crate::scene::Scene;
+use crate::scene::SoakScene;
 
 /// A heap moves by this much for no reason that lasts.
 const MORE_KB: f64 = 2048.0;
@@ -32,7 +32,7 @@ struct Sample {
 }
 
 impl Samples {
-    pub(crate) fn take(&mut self, at: Duration, scene: &Scene) {
+    pub(crate) fn take(&mut self, at: Duration, scene: &SoakScene) {
         // First, because it waits until it is quiet.
         let descriptors = kept_descriptors(scene);
         self.0.push(Sample {
@@ -73,7 +73,7 @@ impl Samples {
 
 /// Files that stay open: the least of a few looks, for a kubelet closes its connection a moment after
 /// its last word.
-fn kept_descriptors(scene: &Scene) -> usize {
+fn kept_descriptors(scene: &SoakScene) -> usize {
     let look = |_| {
         thread::sleep(LOOK_AGAIN);
         scene.registrar.fd_count()

@@ -40,7 +40,14 @@ impl<T, E: Display> Seen for Result<T, E> {
 ///
 /// Panics after `deadline` with `what` and what the last look saw.
 #[track_caller]
-pub fn eventually<S: Seen>(
+pub fn eventually<S: Seen>(what: &str, deadline: Duration, look: impl FnMut() -> S) -> S::Value {
+    eventually_every(LOOK_AGAIN, what, deadline, look)
+}
+
+/// The same with this pause between two looks, for looks that cost more.
+#[track_caller]
+pub fn eventually_every<S: Seen>(
+    pause: Duration,
     what: &str,
     deadline: Duration,
     mut look: impl FnMut() -> S,
@@ -52,7 +59,7 @@ pub fn eventually<S: Seen>(
         match look().seen() {
             Ok(value) => return value,
             Err(last) if late => panic!("not within {deadline:?}: {what}; last seen: {last}"),
-            Err(_) => thread::sleep(LOOK_AGAIN),
+            Err(_) => thread::sleep(pause),
         }
     }
 }

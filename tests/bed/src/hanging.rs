@@ -2,19 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid};
+use nix::sys::signal::Signal;
+use nix::unistd::Uid;
 
-use crate::{eventually, skipped};
+use crate::{Process, eventually, skipped};
 
 const SOON: Duration = Duration::from_secs(20);
 
 /// Mounted for as long as it lives. Whoever touches what is below it while it hangs, hangs too.
 pub struct HangingMount {
-    server: Child,
+    server: Process,
     point: PathBuf,
 }
 
@@ -38,11 +38,8 @@ impl HangingMount {
         let served = point.with_file_name(format!(".served-{}", name.to_string_lossy()));
         fs::create_dir_all(&point).unwrap();
         fs::create_dir_all(&served).unwrap();
-        let server = Command::new("bindfs")
-            .arg("-f")
-            .args([&served, &point])
-            .spawn()
-            .unwrap();
+        let mut bindfs = Command::new("bindfs");
+        let server = Process::start(bindfs.arg("-f").args([&served, &point]));
         let mount = HangingMount { server, point };
         eventually("it is mounted", SOON, || mount.is_mounted());
         Some(mount)
@@ -59,11 +56,11 @@ impl HangingMount {
     /// From now on whoever touches it waits, until the value is dropped.
     #[must_use]
     pub fn hang(&self) -> Hang<'_> {
-        self.signal(Signal::SIGSTOP);
+        self.server.signal(Signal::SIGSTOP);
         // A thread that has not stopped yet may take a request, and nobody can end a process that waits
         // for the answer to that, not even by kill -9.
         eventually("every thread of the server has stopped", SOON, || {
-            let tasks = fs::read_dir(format!("/proc/{}/task", self.server.id())).unwrap();
+            let tasks = fs::read_dir(format!("/proc/{}/task", self.server.pid())).unwrap();
             tasks.flatten().all(|task| {
                 let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
                 stat.rsplit(") ")
@@ -73,11 +70,6 @@ impl HangingMount {
         });
         Hang(self)
     }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.server.id().try_into().unwrap());
-        kill(pid, signal).unwrap();
-    }
 }
 
 /// For as long as it lives, nobody gets an answer.
@@ -85,16 +77,14 @@ pub struct Hang<'a>(&'a HangingMount);
 
 impl Drop for Hang<'_> {
     fn drop(&mut self) {
-        self.0.signal(Signal::SIGCONT);
+        self.0.server.signal(Signal::SIGCONT);
     }
 }
 
 impl Drop for HangingMount {
     fn drop(&mut self) {
-        // The kernel fails all that is waited for when the server has ended.
-        if let Err(error) = self.server.kill().and_then(|()| self.server.wait()) {
-            eprintln!("cannot end the server of {}: {error}", self.point.display());
-        }
+        // When the server has ended, the kernel fails every call that waits for it.
+        self.server.end();
         let unmounted = Command::new("umount")
             .arg("--lazy")
             .arg(&self.point)

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::driver::{Behaviour, FakeDriver};
+use crate::flood::raise_file_limit;
 use crate::kubelet::{Release, Settings, TestKubelet, Timing};
 
 /// Where registration sockets live in relation to the kubelet's directory.
@@ -46,6 +48,7 @@ impl Node {
     /// The same below another directory than /tmp. The registrar watches every directory on the
     /// way, and whatever somebody else does there wakes it.
     pub fn below(base: &Path, layout: Layout) -> Self {
+        raise_file_limit();
         let dir = tempfile::Builder::new()
             .prefix("nsdr-")
             .tempdir_in(base)
@@ -97,6 +100,11 @@ impl Node {
     /// The registrar's runtime directory.
     pub fn runtime_dir(&self) -> PathBuf {
         self.root().join("run")
+    }
+
+    /// The registrar's HTTP socket, where a test wants it on a Unix socket.
+    pub fn http_socket(&self) -> PathBuf {
+        self.runtime_dir().join("http.sock")
     }
 
     /// The configuration file; [`Self::write_config`] makes it.
@@ -162,10 +170,23 @@ impl Node {
         FakeDriver::start_in_new_directory(self.csi_socket(id), behaviour)
     }
 
-    /// Starts the newest kubelet, ten times as fast.
+    /// Starts the newest kubelet, with [`Self::kubelet_settings`], on a thread of this process.
     pub fn kubelet(&self) -> TestKubelet {
-        let settings = Settings::new(self.kubelet_root(), Release::V1_36);
-        TestKubelet::start(settings.with_timing(Timing::faster(10)))
+        TestKubelet::start(self.kubelet_settings(Release::V1_36))
+    }
+
+    /// A kubelet of this node, ten times as fast as a real one where the registrar cannot tell.
+    pub fn kubelet_settings(&self, release: Release) -> Settings {
+        Settings::new(self.kubelet_root(), release).with_timing(Timing::faster(10))
+    }
+
+    /// The same with a back-off of one second at most: a kubelet that met a dead link dials it again
+    /// soon.
+    pub fn eager_kubelet_settings(&self, release: Release) -> Settings {
+        self.kubelet_settings(release).with_timing(Timing {
+            backoff_max: Duration::from_secs(1),
+            ..Timing::faster(10)
+        })
     }
 }
 

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::eventually::eventually;
 use crate::footprint::Footprint;
 use crate::node::Node;
+use crate::process::{Process, read_log};
+use crate::script;
 use crate::status::{DriverStatus, Status};
 
-/// How long an orderly end may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STARTED: &str = "the registrar was started";
 
 /// The binary that tests run: `$REGISTRAR_BIN`, or else `program`.
 pub fn chosen(program: impl Into<PathBuf>) -> PathBuf {
@@ -45,7 +43,7 @@ pub struct Registrar {
     log: PathBuf,
     environment: BTreeMap<OsString, OsString>,
     arguments: Vec<OsString>,
-    child: Option<Child>,
+    process: Option<Process>,
 }
 
 impl Registrar {
@@ -64,8 +62,22 @@ impl Registrar {
             log: node.root().join("registrar.log"),
             environment: BTreeMap::new(),
             arguments: Vec::new(),
-            child: None,
+            process: None,
         }
+    }
+
+    /// Not started yet, with `run` wrapped in a shell script. Other commands run as usual.
+    ///
+    /// The script finds the program and its arguments in `"$@"`, which it runs in the end.
+    pub fn wrapped(program: impl Into<PathBuf>, node: &Node, script: &str) -> Self {
+        let wrapper = node.root().join("registrar");
+        let program = chosen(program);
+        let program = program.display();
+        let text = format!(
+            "#!/bin/sh\n[ \"$1\" = run ] || exec {program} \"$@\"\nset -- {program} \"$@\"\n{script}\n"
+        );
+        script::write(&wrapper, &text);
+        Self::exactly(wrapper, node)
     }
 
     /// The same with one more variable, such as `NOTIFY_SOCKET`.
@@ -86,42 +98,23 @@ impl Registrar {
     /// Starts it and returns at once; whatever is awaited of it is the test's to say.
     #[track_caller]
     pub fn start(&mut self) {
-        assert!(self.child.is_none(), "the registrar runs already");
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.log)
-            .unwrap();
-        let child = self
-            .command("run")
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn();
-        let child =
-            child.unwrap_or_else(|error| panic!("start {}: {error}", self.program.display()));
-        self.child = Some(child);
+        assert!(self.process.is_none(), "the registrar runs already");
+        let mut command = self.command("run");
+        self.process = Some(Process::logging(command.args(&self.arguments), &self.log));
     }
 
     /// SIGTERM, then waits for its end.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
-        self.signal(Signal::SIGTERM);
-        self.wait_exit(PATIENCE)
+        let mut process = self.process.take().expect(STARTED);
+        process.stop()
     }
 
     /// SIGKILL, then waits for its end.
     #[track_caller]
     pub fn kill9(&mut self) {
-        let mut child = self.child.take().expect("the registrar was started");
-        child.kill().unwrap();
-        let status = child.wait().unwrap();
-        assert_eq!(
-            status.signal(),
-            Some(9),
-            "the registrar had ended by itself: {status}"
-        );
+        let mut process = self.process.take().expect(STARTED);
+        process.kill();
     }
 
     /// [`Self::stop`] and [`Self::start`].
@@ -134,28 +127,26 @@ impl Registrar {
     /// Sends a signal and does not wait.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.pid().cast_signed()), signal).unwrap();
+        self.process.as_ref().expect(STARTED).signal(signal);
     }
 
     /// Waits until it has ended.
     #[track_caller]
     pub fn wait_exit(&mut self, deadline: Duration) -> ExitStatus {
-        let child = self.child.as_mut().expect("the registrar was started");
-        let status = eventually("the registrar ends", deadline, || child.try_wait().unwrap());
-        self.child = None;
+        let status = self.process.as_mut().expect(STARTED).wait(deadline);
+        self.process = None;
         status
     }
 
     /// Whether it was started and has not ended, by itself or by the test.
     pub fn is_running(&mut self) -> bool {
-        let child = self.child.as_mut();
-        child.is_some_and(|child| child.try_wait().unwrap().is_none())
+        self.process.as_mut().is_some_and(Process::is_running)
     }
 
     /// Its process.
     #[track_caller]
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("the registrar was started").id()
+        self.process.as_ref().expect(STARTED).pid()
     }
 
     /// `status --json`, or nothing while no daemon answers.
@@ -197,13 +188,20 @@ impl Registrar {
         deadline: Duration,
         wanted: impl Fn(&DriverStatus) -> bool,
     ) -> DriverStatus {
-        eventually(what, deadline, || {
-            let status = self.status().ok_or("no daemon answers")?;
-            match status.driver(id) {
-                Some(driver) if wanted(driver) => Ok(driver.clone()),
-                _ => Err(format!("{status:#?}")),
-            }
-        })
+        eventually(what, deadline, || self.driver_status(id, &wanted))
+    }
+
+    /// The driver's status if it is as wanted, or else the whole status.
+    pub(crate) fn driver_status(
+        &self,
+        id: &str,
+        wanted: impl Fn(&DriverStatus) -> bool,
+    ) -> Result<DriverStatus, String> {
+        let status = self.status().ok_or("no daemon answers")?;
+        match status.driver(id) {
+            Some(driver) if wanted(driver) => Ok(driver.clone()),
+            _ => Err(format!("{status:#?}")),
+        }
     }
 
     /// Runs another command of the binary with the same configuration and environment.
@@ -260,14 +258,24 @@ impl Registrar {
 
     /// What it wrote to stdout and stderr in all its lives.
     pub fn logs(&self) -> String {
-        match fs::read(&self.log) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => panic!("read {}: {error}", self.log.display()),
-        }
+        read_log(&self.log)
     }
 
-    fn command(&self, subcommand: impl AsRef<OsStr>) -> Command {
+    /// A command as words, for a test that runs it in a shell or as another user.
+    pub fn command_line(&self, subcommand: &str) -> Vec<String> {
+        let text = |path: &PathBuf| path.display().to_string();
+        vec![
+            text(&self.program),
+            subcommand.to_owned(),
+            "--config".to_owned(),
+            text(&self.config),
+            "--runtime-dir".to_owned(),
+            text(&self.runtime_dir),
+        ]
+    }
+
+    /// A command with the same configuration and environment, for a test that runs it itself.
+    pub fn command(&self, subcommand: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(&self.program);
         clear_environment(&mut command)
             .envs(&self.environment)
@@ -282,12 +290,8 @@ impl Registrar {
 
 impl Drop for Registrar {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; both calls are fine with that until it is reaped.
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        if std::thread::panicking() {
+        // A process that runs prints its log itself.
+        if self.process.is_none() && std::thread::panicking() {
             eprintln!("--- the registrar's log\n{}---", self.logs());
         }
     }
@@ -295,6 +299,7 @@ impl Drop for Registrar {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
 
     use super::*;
 

@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::thread;
 
+use nix::unistd::Uid;
+
 /// The file in which `tests/run` reads who was skipped: what a test says is not shown when it passes.
 const TOLD_IN: &str = "SKIPPED_TESTS";
 
@@ -23,4 +25,25 @@ pub fn skipped(needs: &str) {
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .unwrap();
     }
+}
+
+/// Whether this process is root's; [`skipped`] with the purpose otherwise.
+#[track_caller]
+pub fn is_root(purpose: &str) -> bool {
+    let root = Uid::effective().is_root();
+    if !root {
+        skipped(&format!("root, to {purpose}"));
+    }
+    root
+}
+
+/// Whether a program is installed; [`skipped`] otherwise.
+#[track_caller]
+pub fn has_program(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).any(|directory| directory.join(program).exists());
+    if !found {
+        skipped(program);
+    }
+    found
 }

@@ -2,16 +2,17 @@
 
 use std::fs;
 
-use bed::{Layout, Node, NotifySocket, Registrar, eventually, never, stays};
+use bed::scene::{A_WHILE, DISCOVERY, NAME, OTHER, SOON, is_nothing};
+use bed::{Layout, Node, NotifySocket, eventually, never, stays, stdout};
 
-use crate::scene::many::{A_WHILE, NAME, OTHER, PROGRAM, SOON, Scene, is_nothing, stdout};
+use crate::setup;
 
 const SHARED: &str = "shared.name";
 
 #[test]
 fn a_driver_is_found_when_its_socket_appears_and_registered() {
     for layout in Layout::ALL {
-        let scene = Scene::started(layout, "");
+        let scene = setup().layout(layout).discovery().started();
         let kubelet = scene.node.kubelet();
         assert!(scene.ids().is_empty());
         // The directory alone is none.
@@ -31,7 +32,7 @@ fn a_driver_is_found_when_its_socket_appears_and_registered() {
 
 #[test]
 fn plugins_dir_may_be_missing_replaced_and_moved() {
-    let scene = Scene::new(Layout::TwoDirectories, "");
+    let scene = setup().discovery().set();
     let plugins = scene.node.plugins_dir();
     fs::remove_dir_all(plugins.parent().unwrap()).unwrap();
     let mut scene = scene;
@@ -62,12 +63,7 @@ fn a_table_refines_what_is_found_and_exclude_leaves_out() {
          [drivers.alias]\ncsi_socket = {:?}\n",
         node.csi_socket("target")
     );
-    node.make_kubelet_registry_dir();
-    node.write_default_config(&[], &format!("{}{more}", crate::scene::many::DISCOVERY));
-    let mut scene = Scene {
-        registrar: Registrar::new(PROGRAM, &node),
-        node,
-    };
+    let mut scene = setup().on(node).discovery().more(more).set();
     let ids = [NAME, OTHER, "target", "scratch.a", "v1", "v3", ".hidden"];
     let _drivers = ids.map(|id| scene.named(id, &format!("{}.test", id.trim_start_matches('.'))));
     fs::write(scene.node.plugins_dir().join("file"), "").unwrap();
@@ -81,9 +77,9 @@ fn a_table_refines_what_is_found_and_exclude_leaves_out() {
 
 #[test]
 fn what_is_there_at_the_start_is_tried_before_ready() {
-    let mut scene = Scene::new(Layout::TwoDirectories, "");
+    let mut scene = setup().discovery().set();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
-    scene.registrar = Registrar::new(PROGRAM, &scene.node).with_env("NOTIFY_SOCKET", notify.path());
+    scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
     let _driver = scene.node.driver(NAME);
     scene.registrar.start();
     notify.wait_for("READY=1", SOON);
@@ -95,7 +91,7 @@ fn what_is_there_at_the_start_is_tried_before_ready() {
 #[test]
 fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
     for layout in Layout::ALL {
-        let scene = Scene::started(layout, "");
+        let scene = setup().layout(layout).discovery().started();
         let kubelet = scene.node.kubelet();
         let first = scene.named("first", SHARED);
         kubelet.wait_registered(SHARED, SOON);
@@ -121,7 +117,7 @@ fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
 
 #[test]
 fn a_second_directory_takes_over_at_once_when_the_first_was_not_registered() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let first = scene.named("first", SHARED);
     scene.phase("first", "waiting-for-kubelet");
     let _second = scene.named("second", SHARED);
@@ -135,23 +131,23 @@ fn a_second_directory_takes_over_at_once_when_the_first_was_not_registered() {
 
 #[test]
 fn a_reload_applies_what_discovery_is_told() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     kubelet.wait_registered(NAME, SOON);
     kubelet.wait_registered(OTHER, SOON);
     let mark = kubelet.mark();
-    scene.configure("exclude = [\"nfs*\"]\n");
+    scene.configure_discovery("exclude = [\"nfs*\"]\n");
     scene.registrar.succeed(&["reload"]);
     kubelet.wait_deregistered(OTHER, SOON);
     assert_eq!(scene.ids(), [NAME]);
-    scene.configure("");
+    scene.configure_discovery("");
     scene.registrar.succeed(&["reload"]);
     kubelet.wait_registered(OTHER, SOON);
     // A table that says the same, and no table again: the cluster hears nothing of either.
-    scene.configure(&format!("[drivers.{NAME:?}]\n"));
+    scene.configure_discovery(&format!("[drivers.{NAME:?}]\n"));
     scene.registrar.succeed(&["reload"]);
-    scene.configure("");
+    scene.configure_discovery("");
     scene.registrar.succeed(&["reload"]);
     scene.phase(NAME, "registered");
     let counts = kubelet.counts_since(mark);
@@ -172,9 +168,7 @@ fn a_reload_applies_what_discovery_is_told() {
         &format!("{:?}", scene.node.plugins_dir()),
         &format!("{elsewhere:?}"),
     );
-    scene
-        .node
-        .write_config(&format!("{config}\n{}", crate::scene::many::DISCOVERY));
+    scene.node.write_config(&format!("{config}\n{}", DISCOVERY));
     scene.registrar.succeed(&["reload"]);
     kubelet.wait_registered("fourth.test", SOON);
     kubelet.wait_deregistered(NAME, SOON);
@@ -183,7 +177,7 @@ fn a_reload_applies_what_discovery_is_told() {
 
 #[test]
 fn check_says_that_discovery_is_on_and_where() {
-    let scene = Scene::new(Layout::TwoDirectories, "exclude = [\"a*\"]\n");
+    let scene = setup().discovery().more("exclude = [\"a*\"]\n").set();
     let said = stdout(&scene.registrar.succeed(&["check"]));
     let line = format!(
         "discovery is on: {}/*/csi.sock is a driver, except a*\n",
@@ -197,7 +191,7 @@ fn check_says_that_discovery_is_on_and_where() {
 
 #[test]
 fn nothing_wakes_the_daemon_while_nothing_happens() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     scene.phase(NAME, "waiting-for-kubelet");
     scene.phase(OTHER, "waiting-for-kubelet");

@@ -4,12 +4,16 @@ use std::fs::{self, File};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use bed::{KubeletProcess, Layout, Registrar, Release, Settings, Timing, View, eventually, script};
+use bed::scene::{NAME, SOON};
+use bed::{
+    KubeletProcess, Process, Registrar, Release, Scene, Settings, Timing, View, eventually, script,
+    stdout,
+};
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::scene::many::{NAME, PROGRAM, SOON, Scene, stdout};
+use crate::{PROGRAM, setup};
 
 /// Every registrar on this machine sees the processes of these tests: one at a time, also of another
 /// run of them.
@@ -20,7 +24,7 @@ fn alone() -> Flock<File> {
 
 /// A node with `root_dir = "auto"`.
 fn auto() -> Scene {
-    let scene = Scene::new(Layout::TwoDirectories, "");
+    let scene = setup().discovery().set();
     let config = scene.node.default_config(&[NAME]);
     let root = scene.node.kubelet_root();
     let config = config.replace(&format!("{root:?}"), "\"auto\"");
@@ -29,29 +33,24 @@ fn auto() -> Scene {
 }
 
 /// A process that looks like a kubelet with this root directory.
-struct Impostor(Child);
+struct Impostor(Process);
 
 impl Impostor {
     fn start(root: &std::path::Path) -> Impostor {
-        let child = Command::new("/bin/sh")
+        let mut command = Command::new("/bin/sh");
+        command
             .arg0("kubelet")
             .args(["-c", "read line"])
-            .arg(format!("--root-dir={}", root.display()))
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Impostor(child)
+            .arg(format!("--root-dir={}", root.display()));
+        Impostor(Process::start(command.stdin(Stdio::piped())))
     }
 
     /// The same in a container.
     fn within(container: Command, root: &Path) -> Impostor {
         let argument = format!("--root-dir={}", root.display());
         let mut container = container;
-        let child = container
-            .args(["-c", "exec -a kubelet sh -c 'read line' \"$0\"", &argument])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
+        container.args(["-c", "exec -a kubelet sh -c 'read line' \"$0\"", &argument]);
+        let process = Process::start(container.stdin(Stdio::piped()));
         let line = format!("kubelet\0-c\0read line\0{argument}\0");
         eventually("the process runs under its name", SOON, || {
             let processes = fs::read_dir("/proc").unwrap();
@@ -60,14 +59,7 @@ impl Impostor {
                 .filter_map(|path| fs::read(path).ok())
                 .any(|found| found == line.as_bytes())
         });
-        Impostor(child)
-    }
-}
-
-impl Drop for Impostor {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        Impostor(process)
     }
 }
 
@@ -81,7 +73,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     let said = stdout(&scene.registrar.succeed(&["check"]));
-    let pid = impostor.0.id();
+    let pid = impostor.0.pid();
     let why = format!("kubelet (pid {pid}) names it on its command line");
     assert!(said.contains(&why), "{said}");
     let explained = stdout(&scene.registrar.succeed(&["config"]));
@@ -102,7 +94,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
     scene.registrar.kill9();
-    let words = "the kubelet that last called";
+    let words = "the last that called had it";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     scene.registrar.start();
@@ -159,7 +151,7 @@ fn no_process_in_a_container_is_taken_for_the_kubelet() {
     assert!(!said.contains(&elsewhere.display().to_string()), "{said}");
     let own = Impostor::start(&root);
     let said = check();
-    let why = format!("kubelet (pid {}) names it on its command line", own.0.id());
+    let why = format!("kubelet (pid {}) names it on its command line", own.0.pid());
     assert!(said.contains(&why), "{said}");
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
@@ -187,7 +179,7 @@ fn kubelets_that_disagree_are_not_followed_and_what_was_known_stays() {
     let second = Impostor::start(&elsewhere);
     let first = Impostor::start(&root);
     let names = |text: &str, words: &str| {
-        let both = [&first, &second].map(|one| format!("pid {}", one.0.id()));
+        let both = [&first, &second].map(|one| format!("pid {}", one.0.pid()));
         text.contains(words) && both.iter().all(|pid| text.contains(pid))
     };
     let words = "kubelets disagree";
@@ -214,7 +206,7 @@ fn kubelets_that_disagree_are_not_followed_and_what_was_known_stays() {
     assert_eq!(registry(), known);
     let logs = scene.registrar.logs();
     assert!(
-        logs.contains(words) && logs.contains(&format!("pid {}", second.0.id())),
+        logs.contains(words) && logs.contains(&format!("pid {}", second.0.pid())),
         "{logs}"
     );
 }
@@ -232,7 +224,7 @@ fn the_process_behind_the_pod_resources_socket_is_believed() {
     scene.phase(NAME, "registered");
     drop(impostor);
     scene.registrar.kill9();
-    let words = "the kubelet that last called uses it and still runs";
+    let words = "the last that called had it, and still runs";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     kubelet.restart();

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use bed::driver::Call;
 use bed::kubelet::{Event, Mark};
-use bed::{Behaviour, FakeDriver, Layout, TestKubelet, eventually};
+use bed::scene::SOON;
+use bed::{Behaviour, FakeDriver, Registrar, Scene, TestKubelet, eventually};
 
-use crate::scene::many::{PROGRAM, Scene};
+use crate::{PROGRAM, setup};
 
 /// A thousand drivers of the bed are a thousand threads beside ours.
 const LONG_WHILE: Duration = Duration::from_secs(300);
@@ -71,7 +72,7 @@ fn wait_registered(kubelet: &TestKubelet, drivers: usize) {
 }
 
 fn measure(drivers: usize) -> Cost {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     directories(&scene, drivers);
     let start = Instant::now();
@@ -122,7 +123,7 @@ fn a_hundred_drivers_that_appear_at_once_are_linked_and_registered() {
 #[test]
 fn one_broken_driver_does_not_delay_the_others() {
     let patient = "[defaults]\nrequest_timeout = \"30s\"\n";
-    let scene = Scene::started(Layout::TwoDirectories, patient);
+    let scene = setup().discovery().more(patient).started();
     let mut hung = Behaviour::named("hung.test");
     hung.listening = bed::driver::Listening::Mute;
     let _hung = FakeDriver::start_in_new_directory(scene.node.csi_socket("hung.test"), hung);
@@ -143,7 +144,7 @@ fn one_broken_driver_does_not_delay_the_others() {
 fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memory() {
     const SLOW: usize = 100;
     let impatient = "[defaults]\nrequest_timeout = \"300ms\"\n";
-    let scene = Scene::started(Layout::TwoDirectories, impatient);
+    let scene = setup().discovery().more(impatient).started();
     let healthy = scene.node.driver("first.test");
     scene.phase("first.test", "waiting-for-kubelet");
     let before = scene.registrar.private_kb();
@@ -184,27 +185,15 @@ fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
         (4096, "raised the limit of open files"),
         (80, "LimitNOFILE="),
     ] {
-        let scene = Scene::new(Layout::TwoDirectories, "");
+        let mut scene = setup().discovery().set();
         let _drivers: Vec<_> = (0..6)
             .map(|number| scene.node.driver(&id(number)))
             .collect();
-        let log = scene.node.root().join("log");
-        let mut child = std::process::Command::new("/bin/sh")
-            .arg("-c")
-            .arg(format!("ulimit -Sn 70 && ulimit -Hn {hard} && exec \"$@\""))
-            .args(["sh", PROGRAM, "run", "--config"])
-            .arg(scene.node.config_file())
-            .arg("--runtime-dir")
-            .arg(scene.node.runtime_dir())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        eventually(words, crate::scene::many::SOON, || {
-            fs::read_to_string(&log).unwrap().contains(words)
-        });
+        let script = format!("ulimit -Sn 70 && ulimit -Hn {hard} && exec \"$@\"");
+        scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, &script);
+        scene.registrar.start();
+        eventually(words, SOON, || scene.registrar.logs().contains(words));
         wait_linked(&scene, 6);
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }
 

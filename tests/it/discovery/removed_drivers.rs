@@ -4,9 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use bed::kubelet::Counts;
-use bed::{FakeDriver, Layout, TestKubelet, eventually, stays};
+use bed::scene::{A_WHILE, NAME, OTHER, SOON, is_nothing};
+use bed::{FakeDriver, Layout, Scene, TestKubelet, eventually, stays};
 
-use crate::scene::many::{A_WHILE, NAME, OTHER, SOON, Scene, is_nothing};
+use crate::setup;
 
 /// A driver and a kubelet come, and agree.
 fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
@@ -19,7 +20,7 @@ fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
 
 #[test]
 fn a_driver_whose_socket_goes_stays() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let mut driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     driver.stop();
@@ -33,7 +34,7 @@ fn a_driver_whose_socket_goes_stays() {
 #[test]
 fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
     for layout in Layout::ALL {
-        let scene = Scene::started(layout, "");
+        let scene = setup().layout(layout).discovery().started();
         let driver = scene.node.driver(NAME);
         scene.phase(NAME, "waiting-for-kubelet");
         // The process still runs and its connection to us is open.
@@ -49,7 +50,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
 
 #[test]
 fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let (kubelet, driver) = registered(&scene);
     let mark = kubelet.mark();
     drop(driver);
@@ -68,7 +69,11 @@ fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
 #[test]
 fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for_good() {
     for layout in Layout::ALL {
-        let scene = Scene::started(layout, "[defaults]\nwithdraw_after = \"1s\"\n");
+        let scene = setup()
+            .layout(layout)
+            .discovery()
+            .more("[defaults]\nwithdraw_after = \"1s\"\n")
+            .started();
         let kubelet = scene.node.kubelet();
         let _other = scene.node.driver(OTHER);
         let driver = scene.node.driver(NAME);
@@ -86,10 +91,10 @@ fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for
 /// The process is there, and so is its connection with us; but nobody can reach it any more.
 #[test]
 fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
-    let scene = Scene::started(
-        Layout::TwoDirectories,
-        "[defaults]\nwithdraw_after = \"1s\"\n",
-    );
+    let scene = setup()
+        .discovery()
+        .more("[defaults]\nwithdraw_after = \"1s\"\n")
+        .started();
     let (kubelet, _driver) = registered(&scene);
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
     eventually("it is said", SOON, || {
@@ -107,7 +112,7 @@ fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
 
 #[test]
 fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = bed::KubeletProcess::start(
         bed::Settings::new(scene.node.kubelet_root(), bed::Release::V1_36)
             .with_timing(bed::Timing::faster(10)),
@@ -126,7 +131,7 @@ fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
 #[test]
 fn a_restart_of_ours_keeps_what_was_found_even_while_plugins_dir_is_away() {
     let keep = "[service]\non_stop = \"keep\"\n";
-    let mut scene = Scene::started(Layout::TwoDirectories, keep);
+    let mut scene = setup().discovery().more(keep).started();
     let kubelet = scene.node.kubelet();
     let driver = scene.node.driver(NAME);
     let idle = scene.node.driver(OTHER);
@@ -156,10 +161,10 @@ fn a_restart_of_ours_keeps_what_was_found_even_while_plugins_dir_is_away() {
 
 #[test]
 fn a_withdrawal_by_hand_outlives_the_directory() {
-    let scene = Scene::started(
-        Layout::TwoDirectories,
-        "[defaults]\nwithdraw_after = \"200ms\"\n",
-    );
+    let scene = setup()
+        .discovery()
+        .more("[defaults]\nwithdraw_after = \"200ms\"\n")
+        .started();
     let driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     scene.registrar.succeed(&["withdraw", NAME]);
@@ -177,10 +182,10 @@ fn a_withdrawal_by_hand_outlives_the_directory() {
 /// Such as a disk that is not mounted.
 #[test]
 fn drivers_do_not_leave_with_plugins_dir_itself() {
-    let scene = Scene::started(
-        Layout::TwoDirectories,
-        "[defaults]\nwithdraw_after = \"1h\"\n",
-    );
+    let scene = setup()
+        .discovery()
+        .more("[defaults]\nwithdraw_after = \"1h\"\n")
+        .started();
     let (kubelet, driver) = registered(&scene);
     let mark = kubelet.mark();
     drop(driver);

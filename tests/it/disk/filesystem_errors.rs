@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::time::Duration;
 
-use bed::{Behaviour, Mounts, Node, Release, eventually, stays};
+use bed::scene::{KEEP, NAME, SOON, exists};
+use bed::{Behaviour, KubeletScene, Mounts, Node, Release, eventually, stays};
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, is_there, kubelet};
+use crate::setup;
 
 const OTHER: &str = "renamed.csi.paas.cucloud";
 
@@ -20,12 +21,12 @@ fn mounts() -> Option<Mounts> {
 }
 
 /// One registered driver, and a kubelet's directory that has become read-only since.
-fn locked(mounts: &mut Mounts) -> Scene {
+fn locked(mounts: &mut Mounts) -> KubeletScene {
     let node = Node::new();
     fs::create_dir(node.kubelet_root()).unwrap();
     mounts.tmpfs(&node.kubelet_root(), 1000, 1 << 20);
-    let settings = kubelet(&node, Release::V1_36);
-    let scene = Scene::with(node, settings, KEEP).started();
+    let setup = setup().on(node).more(KEEP);
+    let scene = setup.kubelet(Release::V1_36).registered();
     mounts.read_only(&scene.node.kubelet_root(), true).unwrap();
     scene
 }
@@ -36,10 +37,10 @@ fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
     let mut scene = locked(&mut mounts);
     scene.driver.restart(Behaviour::named(OTHER));
     scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
-    assert!(is_there(&scene.link()), "the file system is read-only");
+    assert!(exists(&scene.link()), "the file system is read-only");
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
-    eventually("the old link goes", SOON, || !is_there(&link));
+    eventually("the old link goes", SOON, || !exists(&link));
     scene.kubelet.wait_deregistered(NAME, SOON);
     scene.kubelet.wait_registered(OTHER, SOON);
     drop(scene.registrar);
@@ -66,7 +67,7 @@ fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
         mounts.read_only(&directory, false).unwrap();
     }
     scene.kubelet.wait_registered(OTHER, SOON);
-    eventually("the dead socket goes", SOON, || !is_there(&dead));
+    eventually("the dead socket goes", SOON, || !exists(&dead));
     drop(scene.registrar);
     drop(scene.kubelet);
     drop(mounts);
@@ -85,7 +86,7 @@ fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
     });
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
-    eventually("the link goes", SOON, || !is_there(&link));
+    eventually("the link goes", SOON, || !exists(&link));
     stays("removed once", Duration::from_secs(2), || {
         told("removed what was left over") <= 1
     });
@@ -106,7 +107,7 @@ fn a_driver_that_takes_its_name_up_again_keeps_the_link_that_could_not_be_remove
     scene.wait_registered();
     scene.settled(scene.kubelet.mark());
     scene.wait_registered();
-    assert!(is_there(&scene.link()));
+    assert!(exists(&scene.link()));
     drop(scene.registrar);
     drop(scene.kubelet);
     drop(mounts);
@@ -117,8 +118,8 @@ fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
     let Some(mut mounts) = mounts() else { return };
     let node = Node::new();
     mounts.tmpfs(&node.runtime_dir(), 1000, 64 << 10);
-    let settings = kubelet(&node, Release::V1_36);
-    let mut scene = Scene::with(node, settings, KEEP).started();
+    let setup = setup().on(node).more(KEEP);
+    let mut scene = setup.kubelet(Release::V1_36).registered();
     let filler = scene.node.runtime_dir().join("filler");
     let mut file = File::create(&filler).unwrap();
     while file.write_all(&[0; 512]).is_ok() {}
@@ -147,16 +148,16 @@ fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
 #[test]
 fn a_socket_that_was_given_up_while_it_was_hidden_goes_when_it_shows_again() {
     let Some(mut mounts) = mounts() else { return };
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
     mounts.tmpfs(&registry, 100, 1 << 20);
-    eventually("it is served anew", SOON, || is_there(&old));
+    eventually("it is served anew", SOON, || exists(&old));
     scene.driver.restart(Behaviour::named(OTHER));
     let new = scene.node.reg_socket(OTHER);
-    eventually("the new name is served", SOON, || is_there(&new));
+    eventually("the new name is served", SOON, || exists(&new));
     mounts.unmount(&registry);
-    eventually("it is served in the old directory", SOON, || is_there(&new));
-    eventually("what was hidden is gone", SOON, || !is_there(&old));
+    eventually("it is served in the old directory", SOON, || exists(&new));
+    eventually("what was hidden is gone", SOON, || !exists(&old));
     drop(scene);
     drop(mounts);
 }

@@ -5,13 +5,12 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use bed::{FakeDriver, KubeletProcess, Node, Registrar, Release, eventually, identity, stays};
+use bed::scene::{NAME, SOON, exists, for_each, reason};
+use bed::{KubeletProcess, Node, Registrar, Release, eventually, identity, stays};
 use nix::sys::signal::Signal;
 
 use crate::disk::ndr_process::StandIn;
-use crate::scene::survival::{
-    NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet, reason, wait_driver,
-};
+use crate::{PROGRAM, setup};
 
 /// A place that is free is taken at once: the timer that would see it, too, has half a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -19,7 +18,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 #[test]
 fn waits_for_an_ndr_that_still_runs_and_publishes_when_it_goes() {
     for_each(&[true, false], |graceful| {
-        let mut scene = Scene::set(Release::V1_36, "");
+        let mut scene = setup().kubelet(Release::V1_36).set();
         let stand_in = StandIn::start(&scene.link());
         let theirs = identity(&scene.link());
         scene.registrar.start();
@@ -47,7 +46,7 @@ fn waits_for_an_ndr_that_still_runs_and_publishes_when_it_goes() {
 #[test]
 fn takes_over_from_an_ndr_that_still_runs_when_it_is_told_to() {
     let config = "[defaults]\non_live_owner = \"take-over\"\n";
-    let mut scene = Scene::set(Release::V1_36, config);
+    let mut scene = setup().more(config).kubelet(Release::V1_36).set();
     let _stand_in = StandIn::start(&scene.link());
     scene.registrar.start();
     let link = scene.link();
@@ -61,9 +60,8 @@ fn takes_over_from_an_ndr_that_still_runs_when_it_is_told_to() {
 fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
     let node = Node::new();
     let theirs = Node::with_layout(bed::Layout::OneDirectory);
-    let kubelet = KubeletProcess::start(kubelet(&node, Release::V1_36));
-    let driver =
-        FakeDriver::start_in_new_directory(node.csi_socket(NAME), bed::Behaviour::named(NAME));
+    let kubelet = KubeletProcess::start(node.kubelet_settings(Release::V1_36));
+    let driver = node.driver(NAME);
     let config = node.default_config(&[NAME]).replace(
         &format!("\nregistry_dir = {:?}", node.registry_dir()),
         &format!("\nregistry_dir = {:?}", node.kubelet_registry_dir()),
@@ -76,16 +74,14 @@ fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
     node.write_default_config(&[NAME], "");
     let mut registrar = Registrar::new(PROGRAM, &node);
     registrar.start();
-    wait_driver(&registrar, "conflict", |driver| driver.phase == "conflict");
+    registrar.wait_phase(NAME, "conflict", SOON);
     let mark = kubelet.mark();
     let foreign = fs::read_link(node.link(NAME)).unwrap();
     other.kill9();
     eventually("the link is ours", SOON, || {
         fs::read_link(node.link(NAME)).is_ok_and(|target| target != foreign)
     });
-    wait_driver(&registrar, "registered", |driver| {
-        driver.phase == "registered"
-    });
+    registrar.wait_phase(NAME, "registered", SOON);
     let counts = kubelet.counts_since(mark);
     assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
     drop((driver, other));
@@ -93,7 +89,7 @@ fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
 
 #[test]
 fn a_foreign_link_put_in_our_place_while_we_stop_stays() {
-    let mut scene = Scene::set(Release::V1_36, "").started();
+    let mut scene = setup().kubelet(Release::V1_36).registered();
     let foreign = scene.node.root().join("foreign.sock");
     let _listener = UnixListener::bind(&foreign).unwrap();
     // It finds its order to stop and the foreign link in one and the same turn.
@@ -105,12 +101,12 @@ fn a_foreign_link_put_in_our_place_while_we_stop_stays() {
     scene.registrar.signal(Signal::SIGCONT);
     assert!(scene.registrar.wait_exit(SOON).success());
     assert_eq!(identity(&scene.link()), theirs);
-    assert!(!is_there(&scene.node.reg_socket(NAME)), "ours goes");
+    assert!(!exists(&scene.node.reg_socket(NAME)), "ours goes");
 }
 
 #[test]
 fn what_is_neither_socket_nor_link_is_never_deleted() {
-    let mut scene = Scene::set(Release::V1_36, "");
+    let mut scene = setup().kubelet(Release::V1_36).set();
     fs::write(scene.link(), "mine").unwrap();
     scene.registrar.start();
     let driver = scene.wait_phase("conflict");
@@ -122,15 +118,15 @@ fn what_is_neither_socket_nor_link_is_never_deleted() {
 
 #[test]
 fn a_stop_withdraws_and_leaves_nothing_of_ours() {
-    let mut scene = Scene::set(Release::V1_36, "").started();
+    let mut scene = setup().kubelet(Release::V1_36).registered();
     assert!(scene.registrar.stop().success());
     scene.kubelet.wait_deregistered(NAME, SOON);
-    assert!(!is_there(&scene.link()) && !is_there(&scene.node.reg_socket(NAME)));
+    assert!(!exists(&scene.link()) && !exists(&scene.node.reg_socket(NAME)));
 }
 
 #[test]
 fn a_rival_that_keeps_removing_the_link_is_met_at_a_slower_pace_and_then_healed() {
-    let mut scene = Scene::set(Release::V1_36, "").started();
+    let mut scene = setup().kubelet(Release::V1_36).registered();
     let link = scene.link();
     for repairs in 0..4 {
         scene.wait_driver("put back", |driver| driver.link_repairs == repairs);
@@ -139,7 +135,7 @@ fn a_rival_that_keeps_removing_the_link_is_met_at_a_slower_pace_and_then_healed(
     let start = Instant::now();
     let driver = scene.wait_phase("conflict");
     assert!(reason(&driver).contains("4 times"), "{}", reason(&driver));
-    eventually("the link is back", SOON, || is_there(&link));
+    eventually("the link is back", SOON, || exists(&link));
     assert!(start.elapsed() > Duration::from_millis(800));
     scene.wait_registered();
     scene.registrar.stop();

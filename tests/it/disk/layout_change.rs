@@ -6,9 +6,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Layout, Mounts, eventually, wire};
+use bed::scene::{NAME, SOON};
+use bed::{Mounts, Scene, eventually, wire};
 
-use crate::scene::base::{NAME, SOON, Scene};
+use crate::setup;
 
 /// The link in the kubelet's directory leads to our socket beside it, under its hidden name.
 #[track_caller]
@@ -27,7 +28,7 @@ fn wait_one_directory(scene: &Scene) {
 
 #[test]
 fn a_link_that_makes_one_directory_of_two_is_followed() {
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let registry = scene.node.registry_dir();
     fs::rename(&registry, registry.with_file_name("away")).unwrap();
     eventually("the directory is a link", SOON, || {
@@ -69,7 +70,7 @@ fn mounted_over(the_kubelets: bool) {
         bed::skipped("root, to mount one directory over another");
         return;
     };
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let (ours, theirs) = (scene.node.registry_dir(), scene.node.kubelet_registry_dir());
     if the_kubelets {
         mounts.bind(&ours, &theirs);
@@ -89,7 +90,7 @@ fn mounted_over(the_kubelets: bool) {
 /// not followed at full speed.
 #[test]
 fn directories_that_are_swapped_all_the_time_are_followed_more_and_more_slowly() {
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let registry = scene.node.registry_dir();
     let apart = registry.with_file_name("apart");
     fs::rename(&registry, &apart).unwrap();

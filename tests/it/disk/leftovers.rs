@@ -6,12 +6,13 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bed::scene::{KEEP, NAME, SOON, exists, for_each};
 use bed::{Behaviour, Layout, Mounts, Node, Release, eventually, identity};
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, for_each, is_there, kubelet};
+use crate::setup;
 
 /// A socket that nobody listens on.
 fn dead_socket(path: PathBuf) -> PathBuf {
@@ -108,9 +109,7 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
 #[test]
 fn leftovers_of_ours_go_and_foreign_files_stay() {
     for_each(&Layout::ALL, |layout| {
-        let node = Node::with_layout(*layout);
-        let settings = kubelet(&node, Release::V1_36);
-        let mut scene = Scene::with(node, settings, "");
+        let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         let node = &scene.node;
         fs::create_dir_all(node.registry_dir()).unwrap();
         let ours = ours(node);
@@ -120,7 +119,7 @@ fn leftovers_of_ours_go_and_foreign_files_stay() {
         let before: Vec<_> = foreign.iter().map(|path| identity(path)).collect();
         scene.registrar.start();
         eventually("the leftovers go", SOON, || {
-            let left: Vec<_> = ours.iter().filter(|path| is_there(path)).collect();
+            let left: Vec<_> = ours.iter().filter(|path| exists(path)).collect();
             if left.is_empty() {
                 Ok(())
             } else {
@@ -131,7 +130,7 @@ fn leftovers_of_ours_go_and_foreign_files_stay() {
         assert!(scene.registrar.stop().success());
         let after: Vec<_> = foreign.iter().map(|path| identity(path)).collect();
         assert_eq!(after, before, "{foreign:?}");
-        assert!(is_there(&living), "somebody listens there");
+        assert!(exists(&living), "somebody listens there");
     });
 }
 
@@ -140,9 +139,7 @@ fn leftovers_of_ours_go_and_foreign_files_stay() {
 #[test]
 fn a_second_link_goes_before_the_socket_that_both_lead_to_listens() {
     for_each(&Layout::ALL, |layout| {
-        let node = Node::with_layout(*layout);
-        let settings = kubelet(&node, Release::V1_36);
-        let mut scene = Scene::with(node, settings, "");
+        let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         fs::create_dir_all(scene.node.registry_dir()).unwrap();
         let name = "learned.test";
         let second = scene.node.kubelet_registry_dir();
@@ -153,7 +150,7 @@ fn a_second_link_goes_before_the_socket_that_both_lead_to_listens() {
         scene.registrar.start();
         scene.kubelet.wait_registered(name, SOON);
         scene.wait_phase("registered");
-        assert!(!is_there(&second));
+        assert!(!exists(&second));
         let counts = scene.settled(mark);
         assert_eq!((counts.registrations, counts.rejections), (1, 0));
     });
@@ -161,15 +158,13 @@ fn a_second_link_goes_before_the_socket_that_both_lead_to_listens() {
 
 #[test]
 fn a_driver_taken_out_of_the_configuration_leaves_nothing() {
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     scene.registrar.stop();
     scene.node.write_default_config(&[], KEEP);
     scene.registrar.start();
     scene.kubelet.wait_deregistered(NAME, SOON);
     let (link, socket) = (scene.link(), scene.node.reg_socket(NAME));
-    eventually("both are gone", SOON, || {
-        !is_there(&link) && !is_there(&socket)
-    });
+    eventually("both are gone", SOON, || !exists(&link) && !exists(&socket));
 }
 
 /// A socket of ours cannot be removed when we start, and is later.
@@ -183,7 +178,7 @@ fn read_only_at_the_start() {
         bed::skipped("root, to make a file system read-only");
         return;
     };
-    let mut scene = Scene::set(Release::V1_36, KEEP);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).set();
     let registry = scene.node.registry_dir();
     fs::create_dir_all(&registry).unwrap();
     mounts.tmpfs(&registry, 100, 1 << 20);
@@ -197,6 +192,6 @@ fn read_only_at_the_start() {
             .ok_or(logs)
     });
     mounts.read_only(&registry, false).unwrap();
-    eventually("it goes", SOON, || !is_there(&left));
+    eventually("it goes", SOON, || !exists(&left));
     scene.wait_registered();
 }

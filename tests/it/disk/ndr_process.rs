@@ -1,19 +1,18 @@
-//! An NDR stand-in: a process that serves a plain socket at the link's place.
+//! A stand-in for node-driver-registrar: a process that listens on a plain socket at the link's path.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use bed::eventually;
-
-use crate::scene::survival::SOON;
+use bed::scene::SOON;
+use bed::{Process, eventually};
 
 const ASKED: &str = "SURVIVAL_STAND_IN";
 
 /// A running stand-in.
 pub(crate) struct StandIn {
-    child: Child,
+    process: Process,
     socket: PathBuf,
 }
 
@@ -34,18 +33,17 @@ fn stand_in_process() {
 
 impl StandIn {
     pub(crate) fn start(socket: &Path) -> StandIn {
-        let child = Command::new("/proc/self/exe")
+        let mut command = Command::new("/proc/self/exe");
+        command
             .args([
                 "--exact",
                 "disk::ndr_process::stand_in_process",
                 "--ignored",
             ])
             .env(ASKED, socket)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::null());
         let stand_in = StandIn {
-            child,
+            process: Process::start(&mut command),
             socket: socket.to_owned(),
         };
         eventually("the stand-in listens", SOON, || {
@@ -55,29 +53,14 @@ impl StandIn {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// As by `kill -9`: the socket stays behind, stale.
-    pub(crate) fn kill(mut self) {
-        self.end();
-    }
+    pub(crate) fn kill(self) {}
 
     /// As a graceful end: the socket goes.
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
         fs::remove_file(&self.socket).unwrap();
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for StandIn {
-    fn drop(&mut self) {
-        // Ended already, or to be ended: both are fine with kill until it is reaped.
-        self.end();
     }
 }

@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use bed::{Layout, Mounts};
+use bed::scene::{NAME, nothing_since};
+use bed::{Mounts, Scene, stderr};
 
-use crate::scene::base::{NAME, Scene, nothing_since, stderr};
+use crate::setup;
 
 /// The configuration of the scene with another registry_dir.
 fn with_registry(scene: &Scene, registry_dir: &Path) -> String {
@@ -44,7 +45,7 @@ fn below(scene: &Scene) -> PathBuf {
 
 #[test]
 fn a_registry_below_the_kubelets_is_refused_whether_it_is_there_or_not() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let registry_dir = below(&scene);
     assert_refused(&scene, &registry_dir);
     assert!(!registry_dir.exists(), "it was made");
@@ -57,7 +58,7 @@ fn a_registry_below_the_kubelets_is_refused_whether_it_is_there_or_not() {
 
 #[test]
 fn a_registry_that_leads_below_the_kubelets_is_refused() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let link = scene.node.root().join("link");
     symlink(scene.node.kubelet_registry_dir(), &link).unwrap();
     assert_refused(&scene, &link.join("not/there/yet"));
@@ -72,7 +73,7 @@ fn a_registry_that_is_mounted_below_the_kubelets_is_refused() {
     let Some(mut mounts) = Mounts::private() else {
         return;
     };
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let kubelets = scene.node.kubelet_registry_dir();
     let [whole, part, inside] = ["whole", "part", "inside"].map(|name| {
         let directory = scene.node.root().join(name);
@@ -93,7 +94,7 @@ fn a_registry_that_is_mounted_below_the_kubelets_is_refused() {
 
 #[test]
 fn a_reload_with_a_registry_below_the_kubelets_changes_nothing() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     let mark = kubelet.mark();
     let before = scene.registrar.status().unwrap();
     scene
@@ -108,7 +109,7 @@ fn a_reload_with_a_registry_below_the_kubelets_changes_nothing() {
 
 #[test]
 fn a_registry_beside_or_above_the_kubelets_is_taken() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let kubelets = scene.node.kubelet_registry_dir();
     let beside = kubelets.with_file_name("plugins_registry_of_ours");
     for taken in [kubelets.clone(), beside, scene.node.kubelet_root()] {

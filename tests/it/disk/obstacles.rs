@@ -4,11 +4,10 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
-use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Stranger, dead_socket, stays};
+use bed::scene::{A_WHILE, NAME, OTHER, SOON, TAKE_OVER, in_both_layouts, is_alive, is_nothing};
+use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Scene, Stranger, dead_socket, stays};
 
-use crate::scene::base::{
-    A_WHILE, NAME, OTHER, SOON, Scene, TAKE_OVER, in_both_layouts, is_alive, is_nothing,
-};
+use crate::setup;
 
 /// The two places that are ours.
 const PLACES: [fn(&Scene) -> PathBuf; 2] = [
@@ -26,7 +25,7 @@ fn at_each_place<T>(
 ) {
     for place in PLACES {
         in_both_layouts(|layout| {
-            let mut scene = Scene::new(layout, &[NAME], more);
+            let mut scene = setup().layout(layout).more(more).set();
             fs::create_dir_all(scene.node.registry_dir()).unwrap();
             let _driver: FakeDriver = scene.node.driver(NAME);
             let path = place(&scene);
@@ -89,7 +88,7 @@ fn in_other_words(scene: &Scene) -> PathBuf {
 #[test]
 fn a_link_to_our_own_socket_in_other_words_is_put_right() {
     in_both_layouts(|layout| {
-        let mut scene = Scene::new(layout, &[NAME], "");
+        let mut scene = setup().layout(layout).set();
         let link = scene.node.link(NAME);
         symlink(in_other_words(&scene), &link).unwrap();
         let _driver = scene.node.driver(NAME);
@@ -226,7 +225,7 @@ fn what_is_foreign_when_we_stop_stays() {
         |scene, path, _stranger| {
             scene.phase(NAME, "conflict");
             scene.registrar.signal(nix::sys::signal::Signal::SIGTERM);
-            bed::eventually("the daemon ends", crate::scene::base::SOON, || {
+            bed::eventually("the daemon ends", SOON, || {
                 scene.registrar.status().is_none()
             });
             assert!(is_alive(&path));
@@ -237,7 +236,7 @@ fn what_is_foreign_when_we_stop_stays() {
 #[test]
 fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
     in_both_layouts(|layout: Layout| {
-        let (scene, _driver) = Scene::published(layout);
+        let (scene, _driver) = setup().layout(layout).published();
         let link = scene.node.link(NAME);
         let file = scene.node.root().join("file");
         fs::write(&file, "precious").unwrap();
@@ -252,7 +251,7 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
 /// It is ours, whoever has taken the socket that it leads to.
 #[test]
 fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
-    let (scene, mut driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, mut driver, kubelet) = setup().registered();
     let socket = scene.node.reg_socket(NAME);
     let stranger = Stranger::instead(&socket);
     scene.phase(NAME, "conflict");

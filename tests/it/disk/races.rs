@@ -6,9 +6,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{FakeDriver, Layout, eventually};
+use bed::scene::{SOON, is_alive};
+use bed::{FakeDriver, Scene, eventually};
 
-use crate::scene::base::{SOON, Scene, is_alive};
+use crate::setup;
 
 const DRIVERS: u32 = 30;
 /// A socket or a link is put back at once so often.
@@ -22,7 +23,7 @@ const RENAMED: Duration = Duration::from_millis(1);
 fn scene() -> (Scene, Vec<String>, Vec<FakeDriver>) {
     let ids: Vec<String> = (0..DRIVERS).map(|n| format!("driver-{n}.test")).collect();
     let configured: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let scene = Scene::started(Layout::TwoDirectories, &configured, "");
+    let scene = setup().drivers(&configured).started();
     let drivers = ids.iter().map(|id| scene.node.driver(id)).collect();
     (scene, ids, drivers)
 }

@@ -4,14 +4,15 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use bed::{Layout, eventually, never};
+use bed::scene::{A_WHILE, NAME, SOON, in_both_layouts, is_alive, is_nothing, nothing_since};
+use bed::{eventually, never};
 
-use crate::scene::base::{A_WHILE, NAME, SOON, Scene, in_both_layouts, is_alive, is_nothing};
+use crate::setup;
 
 #[test]
 fn a_link_that_is_removed_comes_back_and_is_registered_again() {
     in_both_layouts(|layout| {
-        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let (scene, _driver, kubelet) = setup().layout(layout).registered();
         fs::remove_file(scene.node.link(NAME)).unwrap();
         scene.wait_published(NAME);
         let repaired =
@@ -27,7 +28,7 @@ fn a_link_that_is_removed_comes_back_and_is_registered_again() {
 #[test]
 fn a_link_that_is_changed_to_lead_elsewhere_is_put_right() {
     in_both_layouts(|layout| {
-        let (scene, _driver) = Scene::published(layout);
+        let (scene, _driver) = setup().layout(layout).published();
         let staged = scene.node.root().join("staged");
         symlink("/nowhere", &staged).unwrap();
         fs::rename(&staged, scene.node.link(NAME)).unwrap();
@@ -37,7 +38,7 @@ fn a_link_that_is_changed_to_lead_elsewhere_is_put_right() {
 
 #[test]
 fn the_very_link_made_by_somebody_else_is_kept_and_registered_again() {
-    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, _kubelet) = setup().registered();
     let staged = scene.node.root().join("staged");
     symlink(scene.target(NAME), &staged).unwrap();
     fs::rename(&staged, scene.node.link(NAME)).unwrap();
@@ -50,7 +51,7 @@ fn the_very_link_made_by_somebody_else_is_kept_and_registered_again() {
 
 #[test]
 fn a_link_that_is_touched_ends_registered() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     let link = scene.node.link(NAME);
     assert!(
         Command::new("touch")
@@ -68,7 +69,7 @@ fn a_link_that_is_touched_ends_registered() {
 #[test]
 fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
     in_both_layouts(|layout| {
-        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let socket = scene.node.reg_socket(NAME);
         let mark = kubelet.mark();
         fs::remove_file(&socket).unwrap();
@@ -81,13 +82,13 @@ fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
         });
         scene.wait_published(NAME);
         scene.phase(NAME, "registered");
-        crate::scene::base::nothing_since(&kubelet, mark);
+        nothing_since(&kubelet, mark);
     });
 }
 
 #[test]
 fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
-    let (scene, driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, driver) = setup().published();
     let directory = scene.node.registry_dir();
     let aside = scene.node.root().join("aside");
     for _ in 0..2 {
@@ -107,7 +108,7 @@ fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
 #[test]
 fn the_kubelets_directory_is_waited_for_and_never_made() {
     in_both_layouts(|layout| {
-        let mut scene = Scene::new(layout, &[NAME], "");
+        let mut scene = setup().layout(layout).set();
         let root = scene.node.kubelet_root();
         fs::remove_dir_all(&root).unwrap();
         let _driver = scene.node.driver(NAME);
@@ -126,7 +127,7 @@ fn the_kubelets_directory_is_waited_for_and_never_made() {
 #[test]
 fn a_kubelet_that_comes_later_finds_the_link() {
     in_both_layouts(|layout| {
-        let mut scene = Scene::new(layout, &[NAME], "");
+        let mut scene = setup().layout(layout).set();
         fs::remove_dir_all(scene.node.kubelet_root()).unwrap();
         let _driver = scene.node.driver(NAME);
         scene.registrar.start();
@@ -140,7 +141,7 @@ fn a_kubelet_that_comes_later_finds_the_link() {
 #[test]
 fn a_kubelets_directory_that_is_made_anew_gets_its_link_again() {
     in_both_layouts(|layout| {
-        let (scene, _driver) = Scene::published(layout);
+        let (scene, _driver) = setup().layout(layout).published();
         // Moved rather than removed: the link would be put back while the directory is emptied.
         let aside = scene.node.root().join("aside");
         fs::rename(scene.node.kubelet_registry_dir(), &aside).unwrap();

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bed::kubelet::Counts;
-use bed::{FakeDriver, Layout, Stranger, eventually};
+use bed::scene::{NAME, SOON, TAKE_OVER, in_both_layouts, is_alive};
+use bed::{FakeDriver, Layout, Scene, Stranger, eventually};
 
-use crate::scene::base::{NAME, SOON, Scene, TAKE_OVER, in_both_layouts, is_alive};
+use crate::setup;
 
 /// How often the rival strikes: what was there, three that came back at once, and two that came
 /// after 1 s and 2 s. The next comes after 4 s.
@@ -56,7 +57,7 @@ fn is_our_link(scene: &Scene) -> impl Fn(&Path) -> bool {
 /// A fight over the link, and its end: registered again.
 #[track_caller]
 fn over_the_link(layout: Layout, more: &str, strike: impl Fn(&Scene, &Path)) {
-    let mut scene = Scene::new(layout, &[NAME], more);
+    let mut scene = setup().layout(layout).more(more).set();
     let kubelet = scene.node.kubelet();
     let _driver: FakeDriver = scene.node.driver(NAME);
     scene.registrar.start();
@@ -102,7 +103,7 @@ fn a_live_rival_is_taken_over_more_and_more_slowly() {
 #[test]
 fn a_rival_that_keeps_removing_the_socket_meets_it_more_and_more_slowly() {
     in_both_layouts(|layout| {
-        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let socket = scene.node.reg_socket(NAME);
         let mark = kubelet.mark();
         let last = fight(&socket, || fs::remove_file(&socket).unwrap(), is_alive);
@@ -145,7 +146,7 @@ fn a_live_rival_at_the_sockets_place_is_taken_over_more_and_more_slowly() {
 }
 
 fn taking_over(layout: Layout) -> (Scene, FakeDriver) {
-    let scene = Scene::started(layout, &[NAME], TAKE_OVER);
+    let scene = setup().layout(layout).more(TAKE_OVER).started();
     let driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
     (scene, driver)

@@ -5,29 +5,31 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 
-use bed::{Behaviour, FakeDriver, eventually};
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{Behaviour, FakeDriver, KubeletScene, Registrar, eventually, is_root};
 
+use crate::PROGRAM;
 use crate::lifecycle::runtime_dir::{FEW, quiet, wakeups};
-use crate::scene::survival::{NAME, SOON, Scene, wait_id};
-use crate::scene::wrapped;
 
-const OTHER: &str = "nfs.csi.k8s.io";
 /// Somebody else on this machine.
 const USER: u32 = 12345;
 const WITHOUT_CAPABILITIES: &str = "exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
 
 /// A driver that is registered, and the directory of another one, which belongs to another user and
 /// is closed to everybody else. The registrar has no capability.
-fn started(config: &str) -> Option<(Scene, FakeDriver, PathBuf)> {
+fn started(config: &str) -> Option<(KubeletScene, FakeDriver, PathBuf)> {
+    if !is_root("run it without capabilities") {
+        return None;
+    }
     let mut scene = quiet();
     scene.node.write_default_config(&[NAME], config);
-    scene.registrar = wrapped::registrar(&scene.node, WITHOUT_CAPABILITIES)?;
+    scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, WITHOUT_CAPABILITIES);
     let other = scene.node.csi_socket(OTHER);
     let driver = FakeDriver::start_in_new_directory(&other, Behaviour::named(OTHER));
     let directory = other.parent().unwrap().to_owned();
     chown(&directory, Some(USER), None).unwrap();
     mode(&directory, 0o700);
-    Some((scene.started(), driver, directory))
+    Some((scene.registered(), driver, directory))
 }
 
 fn mode(directory: &PathBuf, mode: u32) {
@@ -36,7 +38,7 @@ fn mode(directory: &PathBuf, mode: u32) {
 
 /// It is said once which directory it is, nothing is said of a lack of watches, and nothing polls.
 #[track_caller]
-fn is_told_once_and_not_polled(scene: &Scene, directory: &PathBuf) {
+fn is_told_once_and_not_polled(scene: &KubeletScene, directory: &PathBuf) {
     let words = format!(
         "may not read {} (uid {USER}, mode 0700)",
         directory.display()
@@ -56,7 +58,7 @@ fn is_told_once_and_not_polled(scene: &Scene, directory: &PathBuf) {
     // What is looked at again is not told again.
     mode(directory, 0o600);
     mode(directory, 0o700);
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     let logs = scene.registrar.logs();
     assert_eq!(told(), 1, "{logs}");
     assert!(!logs.contains("max_user_watches"), "{logs}");
@@ -83,7 +85,7 @@ fn a_named_driver_in_a_directory_that_may_not_be_read_says_so_and_costs_no_wakeu
         "no permission to search {} (uid {USER}, mode 0700)",
         directory.display()
     );
-    wait_id(&scene.registrar, OTHER, &words, |driver| {
+    scene.registrar.wait_driver(&words, OTHER, SOON, |driver| {
         driver.phase == "waiting-for-driver" && driver.reason.as_deref().unwrap().contains(&words)
     });
     is_told_once_and_not_polled(&scene, &directory);

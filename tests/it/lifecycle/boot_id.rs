@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use bed::scene::{KEEP, SOON};
 use bed::{Mounts, Release, eventually};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
-use crate::scene::survival::{KEEP, SOON, Scene};
+use crate::setup;
 
 /// Reading the boot id gives nothing in this thread and in what it starts. Nothing without root.
 fn without_boot_id() -> Option<Mounts> {
@@ -24,7 +25,7 @@ fn without_a_boot_id_a_state_that_may_be_older_than_the_boot_is_not_believed() {
     let Some(_mounts) = without_boot_id() else {
         return;
     };
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     if statfs(&scene.node.runtime_dir()).unwrap().filesystem_type() == TMPFS_MAGIC {
         return bed::skipped("a directory for temporary files that is on a disk");
     }
@@ -47,9 +48,9 @@ fn without_a_boot_id_our_restart_costs_nothing_where_the_state_cannot_outlive_th
     let Some(mut mounts) = without_boot_id() else {
         return;
     };
-    let scene = Scene::set(Release::V1_36, KEEP);
+    let scene = setup().more(KEEP).kubelet(Release::V1_36).set();
     mounts.tmpfs(&scene.node.runtime_dir(), 100, 1 << 20);
-    let mut scene = scene.started();
+    let mut scene = scene.registered();
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use bed::{Layout, Node, View};
+use bed::scene::NAME;
+use bed::{Node, View, stderr, stdout};
 
-use crate::scene::base::{NAME, PROGRAM, Scene, stderr, stdout};
+use crate::{PROGRAM, setup};
 
 /// What a pod finds in its environment when its namespace has the services `nsdr` and `nsdr-http`.
 const SERVICES: &[(&str, &str)] = &[
@@ -25,7 +26,7 @@ const SERVICES: &[(&str, &str)] = &[
 
 #[test]
 fn a_kubernetes_service_called_nsdr_does_not_keep_us_from_running() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let mut scene = SERVICES
         .iter()
         .fold(scene, |scene, (name, value)| scene.with_env(name, value));
@@ -42,7 +43,7 @@ fn a_variable_that_only_looks_a_little_like_a_services_is_an_error() {
         ("NSDR_HTTP_PORT", "9809"),
         ("NSDR_SERVICE__HOST", "10.96.14.2"),
     ] {
-        let scene = Scene::new(Layout::TwoDirectories, &[NAME], "").with_env(name, value);
+        let scene = setup().set().with_env(name, value);
         let output = scene.registrar.run_cli(["check"]);
         assert_eq!(output.status.code(), Some(78), "{name}: {output:?}");
         assert!(stderr(&output).contains(name), "{output:?}");

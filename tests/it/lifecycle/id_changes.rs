@@ -5,23 +5,21 @@ use std::time::Duration;
 
 use bed::driver::Call;
 use bed::kubelet::Counts;
+use bed::scene::{KEEP, NAME, SOON, is_nothing};
 use bed::{
-    Behaviour, FakeDriver, KubeletProcess, Layout, Release, Settings, Timing, eventually, identity,
+    Behaviour, FakeDriver, KubeletProcess, Layout, Release, Scene, eventually, identity, stdout,
 };
 
-use crate::scene::many::{NAME, SOON, Scene, is_nothing, stdout};
+use crate::setup;
 
 /// A kubelet in a process of its own, so that its registrations outlive our restart.
 fn kubelet(scene: &Scene) -> KubeletProcess {
-    let settings = Settings::new(scene.node.kubelet_root(), Release::V1_36);
-    KubeletProcess::start(settings.with_timing(Timing::faster(10)))
+    KubeletProcess::start(scene.node.kubelet_settings(Release::V1_36))
 }
 
 fn table(id: &str, keys: &str) -> String {
     format!("[drivers.{id:?}]\n{keys}\n")
 }
-
-const KEEP: &str = "[service]\non_stop = \"keep\"\n";
 
 #[track_caller]
 fn wait_endpoint(kubelet: &KubeletProcess, driver: &FakeDriver) {
@@ -40,14 +38,14 @@ fn wait_endpoint(kubelet: &KubeletProcess, driver: &FakeDriver) {
 #[test]
 fn a_driver_that_comes_back_in_another_directory_is_registered_there_once() {
     for layout in Layout::ALL {
-        let scene = Scene::started(layout, "");
+        let scene = setup().layout(layout).discovery().started();
         let kubelet = kubelet(&scene);
         let mut old = scene.named("old", NAME);
         wait_endpoint(&kubelet, &old);
         scene.phase("old", "registered");
         let mark = kubelet.mark();
         old.kill();
-        scene.reason("old", "registered", "the driver does not answer");
+        scene.reason("old", "registered", "driver not responding");
         let new = scene.named("new", NAME);
         wait_endpoint(&kubelet, &new);
         scene.phase("new", "registered");
@@ -64,7 +62,7 @@ fn a_driver_that_comes_back_in_another_directory_is_registered_there_once() {
 /// Both run, and the one that is registered goes.
 #[test]
 fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
     scene.phase("old", "registered");
@@ -78,7 +76,7 @@ fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
 /// Both go, and the one that had waited comes back first.
 #[test]
 fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
     scene.phase("old", "registered");
@@ -87,7 +85,7 @@ fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
     new.kill();
     scene.phase("new", "waiting-for-driver");
     old.kill();
-    scene.reason("old", "registered", "the driver does not answer");
+    scene.reason("old", "registered", "driver not responding");
     new.restart(Behaviour::named(NAME));
     wait_endpoint(&kubelet, &new);
     scene.phase("new", "registered");
@@ -95,7 +93,7 @@ fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
 
 #[test]
 fn a_restart_while_two_directories_claim_a_name_leads_to_the_one_that_answers() {
-    let mut scene = Scene::started(Layout::TwoDirectories, KEEP);
+    let mut scene = setup().discovery().more(KEEP).started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
     scene.phase("old", "registered");
@@ -113,9 +111,9 @@ fn a_restart_while_two_directories_claim_a_name_leads_to_the_one_that_answers() 
 /// Nobody else has the name, and a node that waits for /readyz must not be told that all is well.
 #[test]
 fn a_conflict_between_our_own_drivers_is_not_ready() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let socket = scene.node.root().join("http.sock");
-    scene.configure(&format!("[http]\nlisten = \"unix:{}\"\n", socket.display()));
+    scene.configure_discovery(&format!("[http]\nlisten = \"unix:{}\"\n", socket.display()));
     scene.registrar.succeed(&["reload"]);
     let _kubelet = kubelet(&scene);
     let _old = scene.named("old", NAME);
@@ -147,12 +145,12 @@ fn apply(scene: &mut Scene, more: &str, by: By) {
     match by {
         By::Restart => {
             scene.registrar.stop();
-            scene.configure(more);
+            scene.configure_discovery(more);
             scene.registrar.start();
             scene.wait_up();
         }
         By::Reload => {
-            scene.configure(more);
+            scene.configure_discovery(more);
             scene.registrar.succeed(&["reload"]);
         }
     }
@@ -162,7 +160,7 @@ fn apply(scene: &mut Scene, more: &str, by: By) {
 fn a_renamed_id_takes_its_registration_along_unseen() {
     for by in [By::Restart, By::Reload] {
         for below in [true, false] {
-            let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+            let mut scene = setup().discovery().more(KEEP).set();
             // The driver may be where discovery would find it, or where only a table has it.
             let socket = if below {
                 scene.node.csi_socket("somewhere")
@@ -171,7 +169,7 @@ fn a_renamed_id_takes_its_registration_along_unseen() {
             };
             let keys = format!("csi_socket = {socket:?}");
             let mut driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
-            scene.configure(&(KEEP.to_owned() + &table("old-id", &keys)));
+            scene.configure_discovery(&(KEEP.to_owned() + &table("old-id", &keys)));
             scene.registrar.start();
             let kubelet = kubelet(&scene);
             scene.phase("old-id", "registered");
@@ -203,10 +201,10 @@ fn a_renamed_id_takes_its_registration_along_unseen() {
 #[test]
 fn a_renamed_id_of_a_pinned_name_takes_its_registration_along() {
     for by in [By::Restart, By::Reload] {
-        let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+        let mut scene = setup().discovery().more(KEEP).set();
         let keys = format!("name = {NAME:?}");
         let mut old = scene.named("old-id", NAME);
-        scene.configure(&(KEEP.to_owned() + &table("old-id", &keys)));
+        scene.configure_discovery(&(KEEP.to_owned() + &table("old-id", &keys)));
         scene.registrar.start();
         let kubelet = kubelet(&scene);
         scene.phase("old-id", "registered");
@@ -227,10 +225,10 @@ fn a_renamed_id_of_a_pinned_name_takes_its_registration_along() {
 #[test]
 fn a_driver_that_loses_its_table_is_found_without_an_event() {
     for by in [By::Restart, By::Reload] {
-        let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+        let mut scene = setup().discovery().more(KEEP).set();
         let _driver = scene.named("directory", NAME);
         let keys = format!("csi_socket = {:?}", scene.node.csi_socket("directory"));
-        scene.configure(&(KEEP.to_owned() + &table("id", &keys)));
+        scene.configure_discovery(&(KEEP.to_owned() + &table("id", &keys)));
         scene.registrar.start();
         let kubelet = kubelet(&scene);
         scene.phase("id", "registered");
@@ -248,11 +246,11 @@ fn a_driver_that_loses_its_table_is_found_without_an_event() {
 #[test]
 fn a_driver_whose_table_is_removed_is_withdrawn_although_discovery_is_on() {
     for by in [By::Restart, By::Reload] {
-        let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+        let mut scene = setup().discovery().more(KEEP).set();
         let socket = scene.node.root().join("apart/csi.sock");
         let _driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
         let keys = format!("csi_socket = {socket:?}");
-        scene.configure(&(KEEP.to_owned() + &table(NAME, &keys)));
+        scene.configure_discovery(&(KEEP.to_owned() + &table(NAME, &keys)));
         scene.registrar.start();
         let kubelet = kubelet(&scene);
         scene.phase(NAME, "registered");
@@ -269,7 +267,7 @@ fn a_driver_whose_table_is_removed_is_withdrawn_although_discovery_is_on() {
 #[test]
 fn two_ids_that_are_swapped_keep_their_registrations() {
     for by in [By::Restart, By::Reload] {
-        let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+        let mut scene = setup().discovery().more(KEEP).set();
         let sockets = ["a", "b"].map(|id| scene.node.root().join(id).join("csi.sock"));
         let names = ["a.test", "b.test"];
         let _drivers = [0, 1]
@@ -278,7 +276,7 @@ fn two_ids_that_are_swapped_keep_their_registrations() {
             let keys = order.map(|n| format!("csi_socket = {:?}", sockets[n]));
             format!("{KEEP}{}{}", table("one", &keys[0]), table("two", &keys[1]))
         };
-        scene.configure(&tables([0, 1]));
+        scene.configure_discovery(&tables([0, 1]));
         scene.registrar.start();
         let kubelet = kubelet(&scene);
         scene.phase("one", "registered");
@@ -298,7 +296,7 @@ fn two_ids_that_are_swapped_keep_their_registrations() {
 fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
     for by in [By::Restart, By::Reload] {
         for found in [true, false] {
-            let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+            let mut scene = setup().discovery().more(KEEP).set();
             let first = scene.node.root().join("first/csi.sock");
             let second = if found {
                 scene.node.csi_socket("x")
@@ -313,7 +311,7 @@ fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
             if !found {
                 before += &table("x", &at(&second));
             }
-            scene.configure(&before);
+            scene.configure_discovery(&before);
             scene.registrar.start();
             let kubelet = kubelet(&scene);
             scene.phase("t", "registered");
@@ -340,7 +338,7 @@ fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
 #[test]
 fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
     for by in [By::Restart, By::Reload] {
-        let mut scene = Scene::new(Layout::TwoDirectories, KEEP);
+        let mut scene = setup().discovery().more(KEEP).set();
         let socket = |n: usize| scene.node.root().join(format!("s{n}/csi.sock"));
         let sockets = [1, 2, 3, 4].map(socket);
         let names = ["a.test", "b.test", "d.test"];
@@ -348,7 +346,7 @@ fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
             .map(|n| FakeDriver::start_in_new_directory(&sockets[n], Behaviour::named(names[n])));
         let at = |n: usize| format!("csi_socket = {:?}", sockets[n]);
         let tables = [("A", 0), ("B", 1), ("D", 2)].map(|(id, n)| table(id, &at(n)));
-        scene.configure(&(KEEP.to_owned() + &tables.concat()));
+        scene.configure_discovery(&(KEEP.to_owned() + &tables.concat()));
         scene.registrar.start();
         let kubelet = kubelet(&scene);
         for id in ["A", "B", "D"] {
@@ -373,7 +371,7 @@ fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
 /// nobody serves, so that this does not wait as other changes do.
 #[test]
 fn a_driver_that_moves_and_moves_back_is_registered_where_it_is() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
     scene.phase("old", "registered");
@@ -392,7 +390,7 @@ fn a_driver_that_moves_and_moves_back_is_registered_where_it_is() {
 /// topology it then refuses.
 #[test]
 fn a_driver_that_moves_with_another_topology_does_not_pass_for_registered() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let _kubelet = kubelet(&scene);
     let mut old = scene
         .node
@@ -409,7 +407,7 @@ fn a_driver_that_moves_with_another_topology_does_not_pass_for_registered() {
 #[test]
 fn a_driver_that_is_slow_keeps_its_name() {
     let quick = format!("{KEEP}[defaults]\nrequest_timeout = \"300ms\"\n");
-    let mut scene = Scene::started(Layout::TwoDirectories, &quick);
+    let mut scene = setup().discovery().more(&quick).started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
     scene.phase("old", "registered");

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bed::notify_socket::Message;
-use bed::{Behaviour, Layout, NotifySocket, Stranger, eventually, never, stays};
+use bed::scene::{A_WHILE, NAME, OTHER, SOON};
+use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually, never, stays};
 
-use crate::scene::base::{A_WHILE, NAME, OTHER, SOON, Scene};
+use crate::setup;
 
 /// A scene that systemd would run, with this `[service]` table; not started yet.
 pub(crate) fn under_systemd(drivers: &[&str], service: &str) -> (Scene, NotifySocket) {
@@ -20,7 +21,7 @@ fn told_through(
     bind: impl Fn(&Scene) -> NotifySocket,
 ) -> (Scene, NotifySocket) {
     let more = format!("[service]\n{service}\n");
-    let scene = Scene::new(Layout::TwoDirectories, drivers, &more);
+    let scene = setup().drivers(drivers).more(&more).set();
     let notify = bind(&scene);
     (scene.with_env("NOTIFY_SOCKET", notify.path()), notify)
 }
@@ -62,7 +63,7 @@ fn an_abstract_notify_socket_is_told_everything_too() {
     notify.wait_for("READY=1", SOON);
     notify.wait_for("WATCHDOG=1", SOON);
     let _driver = scene.node.driver(NAME);
-    notify.wait_for_status("the link is there", SOON);
+    notify.wait_for_status("the link exists", SOON);
     scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
     notify.wait_for("RELOADING=1", SOON);
     assert_eq!(scene.registrar.stop().code(), Some(0));

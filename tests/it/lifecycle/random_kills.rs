@@ -7,9 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::dice::{given, new_seed};
-use bed::{Behaviour, Dice, Layout, Node, Release, Sentinels, Timing, eventually};
+use bed::scene::{KEEP, NAME, SOON};
+use bed::{Behaviour, Dice, KubeletScene, Layout, Node, Release, Sentinels, eventually};
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, kubelet};
+use crate::setup;
 
 /// `SEED=…` plays one run again, as far as the machine's own timing allows.
 fn seed() -> u64 {
@@ -43,12 +44,13 @@ fn killed_at_any_moment_the_next_start_heals() {
 
 fn loop_of_kills(layout: Layout, release: Release, kills: u32, mut dice: Dice) {
     let node = Node::with_layout(layout);
-    // A kubelet that met us dead is back within a second or two.
-    let settings = kubelet(&node, release).with_timing(Timing {
-        backoff_max: Duration::from_secs(1),
-        ..Timing::faster(10)
-    });
-    let mut scene = Scene::with(node, settings, KEEP).started();
+    let settings = node.eager_kubelet_settings(release);
+    let mut scene = setup()
+        .on(node)
+        .more(KEEP)
+        .kubelet(release)
+        .with(|_| settings)
+        .registered();
     let mut foreign = Sentinels::default();
     foreign.plant(&scene.node.registry_dir());
     if layout == Layout::TwoDirectories {
@@ -96,7 +98,7 @@ fn no_temporary_file_stays(node: &Node) {
     });
 }
 
-fn act(scene: &mut Scene, dice: &mut Dice) {
+fn act(scene: &mut KubeletScene, dice: &mut Dice) {
     match dice.below(12) {
         0 => scene.driver.kill(),
         1 => scene.driver.stop(),
@@ -124,7 +126,7 @@ fn remove(path: &Path) {
 }
 
 /// The very link that the registrar would make, or one that leads nowhere, without it.
-fn replace_link(scene: &Scene) {
+fn replace_link(scene: &KubeletScene) {
     let target = fs::read_link(scene.link()).unwrap_or_else(|_| PathBuf::from("/nowhere"));
     let made = scene.node.root().join("made");
     remove(&made);

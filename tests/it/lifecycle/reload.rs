@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bed::kubelet::{Event, Mark};
-use bed::{Behaviour, DriverStatus, Layout, TestKubelet};
+use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, is_nothing, nothing_since};
+use bed::{Behaviour, DriverStatus, Scene, TestKubelet, stderr};
 
-use crate::scene::base::{KEEP, NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, stderr};
+use crate::setup;
 
 /// The kubelet has neither taken this driver away nor registered it anew.
 #[track_caller]
@@ -33,7 +34,7 @@ fn move_registry(scene: &Scene) -> PathBuf {
 #[test]
 fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
     in_both_layouts(|layout| {
-        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
         let _other = scene.node.driver(OTHER);
         scene.node.write_default_config(&[NAME, OTHER], "");
@@ -52,7 +53,7 @@ fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
 
 #[test]
 fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     let new = move_registry(&scene);
     let socket = new.join(format!("{NAME}-reg.sock"));
     bed::eventually("the link leads to the new one", SOON, || {
@@ -66,14 +67,14 @@ fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
 
 #[test]
 fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
-    let (scene, driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, driver, kubelet) = setup().registered();
     let mark = kubelet.mark();
     let quiet = "[defaults]\nretry_max = \"1s\"\nrequest_timeout = \"2s\"\n";
     scene.node.write_default_config(&[NAME], quiet);
     scene.registrar.succeed(&["reload"]);
-    scene.reason(NAME, "registered", "by the kubelet");
+    scene.reason(NAME, "registered", "registered by kubelet");
     scene.wait_published(NAME);
-    crate::scene::base::nothing_since(&kubelet, mark);
+    nothing_since(&kubelet, mark);
     // The same socket by another path: the kubelet must hear of it.
     let endpoint = scene.node.root().join("by-another-path.sock");
     std::os::unix::fs::symlink(driver.path(), &endpoint).unwrap();
@@ -89,7 +90,7 @@ fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
 
 #[test]
 fn a_bad_configuration_is_refused_and_changes_nothing() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     let mark = kubelet.mark();
     let before = scene.registrar.status().unwrap();
     for (bad, words) in [
@@ -103,13 +104,13 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
         assert!(stderr(&output).contains(words), "{output:?}");
         assert_eq!(scene.registrar.status().unwrap(), before);
     }
-    crate::scene::base::nothing_since(&kubelet, mark);
+    nothing_since(&kubelet, mark);
 }
 
 /// Longer than any header of a message may be.
 #[test]
 fn a_long_list_of_faults_is_told_whole() {
-    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, _kubelet) = setup().registered();
     let directory = scene.node.config_file().with_extension("d");
     std::fs::create_dir(&directory).unwrap();
     for number in 0..300 {
@@ -126,7 +127,7 @@ fn a_long_list_of_faults_is_told_whole() {
 
 #[test]
 fn a_hangup_does_the_same() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     let mark = kubelet.mark();
     let _other = scene.node.driver(OTHER);
     scene.node.write_default_config(&[NAME, OTHER], "");
@@ -137,7 +138,7 @@ fn a_hangup_does_the_same() {
 
 #[test]
 fn another_root_with_the_same_registry_touches_no_driver() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     let (root, registry) = (scene.node.kubelet_root(), scene.node.kubelet_registry_dir());
     let config = scene.node.default_config(&[NAME]);
     let named = format!("root_dir = {root:?}\nregistry_dir = {registry:?}\n");
@@ -159,7 +160,7 @@ fn another_root_with_the_same_registry_touches_no_driver() {
 
 #[test]
 fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
-    let (scene, _driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, kubelet) = setup().registered();
     scene.registrar.succeed(&["withdraw", NAME]);
     kubelet.wait_deregistered(NAME, SOON);
     move_registry(&scene);
@@ -172,7 +173,7 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
 /// As an editor and `systemctl restart` do it, where a reload would have done.
 #[test]
 fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
-    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], KEEP);
+    let mut scene = setup().more(KEEP).started();
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
@@ -207,7 +208,7 @@ fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
 /// The driver takes its time for NodeGetInfo, in which the kubelet and we wait for it.
 #[test]
 fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.behaving(
         NAME,
         Behaviour {
@@ -231,7 +232,7 @@ fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
 
 #[test]
 fn what_was_counted_still_counts_when_settings_change() {
-    let (scene, _driver, _kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, _driver, _kubelet) = setup().registered();
     std::fs::remove_file(scene.node.link(NAME)).unwrap();
     let wanted = |driver: &DriverStatus| driver.registrations == 2;
     let registrar = &scene.registrar;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use bed::scene::{KEEP, NAME, SOON, exists, for_each};
+use bed::{KubeletScene, Layout, Node, NotifySocket, Registrar, Release, eventually};
 use nix::fcntl::{Flock, FlockArg};
 
-use bed::{Layout, Node, NotifySocket, Registrar, Release, eventually};
-
-use crate::scene::survival::{KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet};
+use crate::{PROGRAM, setup};
 
 /// Wake-ups are counted for so long.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ enum Deleted {
 impl Deleted {
     const ALL: [Deleted; 2] = [Deleted::Directory, Deleted::Lock];
 
-    fn delete(self, scene: &Scene) {
+    fn delete(self, scene: &KubeletScene) {
         match self {
             Deleted::Directory => fs::remove_dir_all(scene.node.runtime_dir()).unwrap(),
             Deleted::Lock => fs::remove_file(in_runtime(scene, "lock")).unwrap(),
@@ -40,13 +40,12 @@ impl Deleted {
 }
 
 /// A node where little else happens, with everything set and the registrar not started yet.
-pub(crate) fn quiet() -> Scene {
+pub(crate) fn quiet() -> KubeletScene {
     let node = Node::below(Path::new(BASE), Layout::TwoDirectories);
-    let settings = kubelet(&node, Release::V1_36);
-    Scene::with(node, settings, KEEP)
+    setup().on(node).more(KEEP).kubelet(Release::V1_36).set()
 }
 
-fn in_runtime(scene: &Scene, file: &str) -> PathBuf {
+fn in_runtime(scene: &KubeletScene, file: &str) -> PathBuf {
     scene.node.runtime_dir().join(file)
 }
 
@@ -68,20 +67,20 @@ pub(crate) fn wakeups(registrar: &Registrar) -> u64 {
 }
 
 /// A second instance with the directories of the scene.
-fn second(scene: &Scene) -> Registrar {
+fn second(scene: &KubeletScene) -> Registrar {
     Registrar::new(PROGRAM, &scene.node)
 }
 
 #[test]
 fn what_is_deleted_of_the_runtime_directory_is_made_again() {
     for_each(&Deleted::ALL, |deleted| {
-        let scene = quiet().started();
+        let scene = quiet().registered();
         let mark = scene.kubelet.mark();
         deleted.delete(&scene);
         eventually("lock, state and control socket are back", SOON, || {
             ["lock", "state.json", "control.sock"]
                 .iter()
-                .all(|file| is_there(&in_runtime(&scene, file)))
+                .all(|file| exists(&in_runtime(&scene, file)))
         });
         scene.wait_phase("registered");
         let output = second(&scene).run_cli(["run"]);
@@ -97,10 +96,10 @@ fn what_is_deleted_of_the_runtime_directory_is_made_again() {
 
 #[test]
 fn the_state_that_is_written_again_is_worth_as_much_as_the_first() {
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     Deleted::Directory.delete(&scene);
     let state = in_runtime(&scene, "state.json");
-    eventually("the state is back", SOON, || is_there(&state));
+    eventually("the state is back", SOON, || exists(&state));
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();
@@ -116,7 +115,7 @@ fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
         .registrar
         .with_env("NOTIFY_SOCKET", notify.path())
         .with_env("WATCHDOG_USEC", "2000000");
-    let scene = scene.started();
+    let scene = scene.registered();
     let mark = scene.kubelet.mark();
     let elsewhere = scene.node.root().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -142,7 +141,7 @@ fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
     let mut scene = quiet();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
-    let mut scene = scene.started();
+    let mut scene = scene.registered();
     let mark = scene.kubelet.mark();
     Deleted::Directory.delete(&scene);
     fs::write(scene.node.runtime_dir(), "in the way").unwrap();
@@ -173,7 +172,10 @@ fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
 fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_registered() {
     for_each(&Deleted::ALL, |deleted| {
         // Not "keep": what the other one looks after is not withdrawn by any setting.
-        let mut scene = Scene::set(Release::V1_36, "[service]\non_stop = \"withdraw\"\n").started();
+        let mut scene = setup()
+            .more("[service]\non_stop = \"withdraw\"\n")
+            .kubelet(Release::V1_36)
+            .registered();
         let mark = scene.kubelet.mark();
         deleted.delete(&scene);
         let mut second = second(&scene);
@@ -188,7 +190,7 @@ fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_reg
         assert!(logs.contains(&format!("pid {pid} holds")), "{logs}");
         std::mem::swap(&mut scene.registrar, &mut second);
         scene.ends_registered(mark, 0, 0);
-        assert!(is_there(&scene.link()) && is_there(&scene.node.reg_socket(NAME)));
+        assert!(exists(&scene.link()) && exists(&scene.node.reg_socket(NAME)));
         // The control socket and the state are the second one's.
         let mark = scene.kubelet.mark();
         scene.registrar.kill9();
@@ -198,7 +200,7 @@ fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_reg
 }
 
 /// A lock that is held as by a process with this pid.
-fn hold(scene: &Scene, pid: &str) -> Flock<File> {
+fn hold(scene: &KubeletScene, pid: &str) -> Flock<File> {
     fs::create_dir_all(scene.node.runtime_dir()).unwrap();
     let lock = in_runtime(scene, "lock");
     fs::write(&lock, pid).unwrap();
@@ -209,7 +211,7 @@ fn hold(scene: &Scene, pid: &str) -> Flock<File> {
 /// As after a kill -9: the kernel closes what the process had open some time after the signal.
 #[test]
 fn a_predecessor_that_is_still_ending_is_waited_for() {
-    let mut scene = Scene::set(Release::V1_36, KEEP);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).set();
     let held = hold(&scene, "7\n");
     scene.registrar.start();
     thread::sleep(Duration::from_millis(300));
@@ -219,7 +221,7 @@ fn a_predecessor_that_is_still_ending_is_waited_for() {
 
 #[test]
 fn an_instance_that_does_not_end_is_named_after_a_moment() {
-    let mut scene = Scene::set(Release::V1_36, KEEP);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).set();
     let _held = hold(&scene, "7\n");
     scene.registrar.start();
     let status = scene.registrar.wait_exit(SOON);

@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bed::{Release, eventually, wire};
+use bed::scene::{KEEP, NAME, SOON, for_each, reason};
+use bed::{KubeletScene, Release, eventually, wire};
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, for_each};
+use crate::setup;
 
 /// How a state file may be no state file.
 #[derive(Clone, Copy, Debug)]
@@ -59,14 +60,14 @@ impl Spoiled {
     }
 }
 
-fn state(scene: &Scene) -> PathBuf {
+fn state(scene: &KubeletScene) -> PathBuf {
     scene.node.runtime_dir().join("state.json")
 }
 
 #[test]
 fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() {
     for_each(&Spoiled::ALL, |spoiled| {
-        let mut scene = Scene::registered(Release::V1_36);
+        let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
         scene.registrar.kill9();
         let before = fs::read_to_string(state(&scene)).unwrap();
         let (content, word) = spoiled.spoil(&before);
@@ -101,7 +102,7 @@ fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() 
 /// be late.
 #[test]
 fn the_kubelet_has_its_answer_only_when_the_registration_is_written_down() {
-    let mut scene = Scene::set(Release::V1_36, KEEP);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).set();
     // No kubelet but the one that this test plays.
     scene.kubelet.kill9();
     scene.registrar.start();
@@ -121,7 +122,7 @@ fn the_kubelet_has_its_answer_only_when_the_registration_is_written_down() {
 /// A state that names a registration which no longer holds.
 #[test]
 fn a_state_whose_kubelet_has_ended_is_not_believed() {
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     scene.registrar.kill9();
     let mark = scene.kubelet.mark();
     scene.kubelet.kill9();
@@ -133,7 +134,7 @@ fn a_state_whose_kubelet_has_ended_is_not_believed() {
 
 #[test]
 fn a_driver_that_is_down_stays_registered_over_our_restart() {
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     scene.lose_driver();
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
@@ -143,7 +144,7 @@ fn a_driver_that_is_down_stays_registered_over_our_restart() {
     std::os::unix::net::UnixStream::connect(socket).expect("reg.sock is served all the same");
     scene.driver.restart(bed::Behaviour::named(NAME));
     scene.wait_driver("the driver is back", |driver| {
-        !crate::scene::survival::reason(driver).contains("does not answer")
+        !reason(driver).contains("not responding")
     });
     scene.ends_registered(mark, 0, 0);
 }
@@ -202,7 +203,7 @@ impl Drop for Unwritable {
 
 #[test]
 fn a_runtime_directory_that_cannot_be_written_costs_a_warning_and_no_registration() {
-    let mut scene = Scene::set(Release::V1_36, "");
+    let mut scene = setup().kubelet(Release::V1_36).set();
     let runtime = Unwritable::prepare(&scene.node.runtime_dir());
     scene.driver.kill();
     scene.registrar.start();
@@ -222,7 +223,7 @@ fn a_runtime_directory_that_cannot_be_written_costs_a_warning_and_no_registratio
     scene.lose_driver();
     scene.driver.restart(bed::Behaviour::named(NAME));
     scene.wait_driver("the driver answers", |driver| driver.last_error.is_none());
-    scene.command(&["reannounce", NAME]);
+    scene.registrar.succeed(&["reannounce", NAME]);
     eventually("written again", SOON, || {
         scene
             .registrar

@@ -2,12 +2,11 @@
 
 use std::fs;
 
-use bed::{Layout, NotifySocket, TestKubelet};
+use bed::scene::{NAME, OTHER, SOON, in_both_layouts, is_nothing, nothing_since};
+use bed::{Layout, NotifySocket, Scene, TestKubelet, stderr};
 use nix::sys::signal::Signal;
 
-use crate::scene::base::{
-    NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing, nothing_since, stderr,
-};
+use crate::setup;
 
 /// A registered driver under a registrar with this `on_stop`, run by systemd or not.
 fn registered(
@@ -15,11 +14,10 @@ fn registered(
     on_stop: &str,
     by_systemd: bool,
 ) -> (Scene, bed::FakeDriver, TestKubelet, NotifySocket) {
-    let mut scene = Scene::new(
-        layout,
-        &[NAME],
-        &format!("[service]\non_stop = {on_stop:?}\n"),
-    );
+    let mut scene = setup()
+        .layout(layout)
+        .more(format!("[service]\non_stop = {on_stop:?}\n"))
+        .set();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     if by_systemd {
         scene = scene.with_env("NOTIFY_SOCKET", notify.path());
@@ -83,7 +81,7 @@ fn on_stop_has_the_last_word() {
 #[test]
 fn a_crash_is_no_event_for_the_kubelet() {
     in_both_layouts(|layout| {
-        let (mut scene, mut driver, kubelet) = Scene::registered(layout);
+        let (mut scene, mut driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
         scene.registrar.kill9();
         scene.registrar.start();
@@ -103,7 +101,7 @@ fn a_crash_is_no_event_for_the_kubelet() {
 #[test]
 fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
     in_both_layouts(|layout| {
-        let (mut scene, driver, _kubelet) = Scene::registered(layout);
+        let (mut scene, driver, _kubelet) = setup().layout(layout).registered();
         scene.registrar.kill9();
         drop(driver);
         scene.node.write_default_config(&[], "");
@@ -169,7 +167,7 @@ fn a_daemon_that_runs_is_not_cleaned_up_after() {
 
 #[test]
 fn what_is_not_ours_stays_when_the_package_goes() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     // A driver of another instance that is down for a moment, and a file in our driver's place.
     bed::dead_socket(&scene.node.reg_socket(OTHER));

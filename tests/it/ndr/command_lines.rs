@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use bed::{Behaviour, FakeDriver, Layout, Node, Release, Settings, TestKubelet, Timing};
+use bed::scene::{SOON, is_nothing};
+use bed::{Behaviour, FakeDriver, Layout, Node};
 
 use crate::ndr::unit::{Unit, command, output};
-use crate::scene::many::{SOON, is_nothing};
 
 /// What the containers of well-known drivers have as arguments, and the driver's name.
 pub(crate) const SIDECARS: [(&str, &[&str]); 6] = [
@@ -64,11 +64,6 @@ pub(crate) const SIDECARS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-pub(crate) fn kubelet(node: &Node) -> TestKubelet {
-    let settings = Settings::new(node.kubelet_root(), Release::V1_36);
-    TestKubelet::start(settings.with_timing(Timing::faster(10)))
-}
-
 /// What a pod's mounts do: the container's paths lead into the node's.
 fn mounted(node: &Node, argument: &str) -> String {
     let root = node.root().display();
@@ -110,7 +105,7 @@ fn the_sidecars_of_well_known_drivers_start_unchanged_and_register() {
     for (name, line) in SIDECARS {
         for layout in Layout::ALL {
             let node = Node::with_layout(layout);
-            let kubelet = kubelet(&node);
+            let kubelet = node.kubelet();
             let line: Vec<String> = line.iter().map(|word| mounted(&node, word)).collect();
             let endpoint = endpoint(&line).to_owned();
             let csi = node.root().join("csi");
@@ -149,7 +144,7 @@ pub(crate) fn hand_run(node: &Node, id: &str) -> Vec<String> {
 fn a_hand_run_unit_starts_unchanged_and_registers() {
     for layout in Layout::ALL {
         let node = Node::with_layout(layout);
-        let kubelet = kubelet(&node);
+        let kubelet = node.kubelet();
         let driver =
             FakeDriver::start_in_new_directory(node.csi_socket("a"), Behaviour::named("a.test"));
         let unit = Unit::start(
@@ -175,7 +170,7 @@ fn a_hand_run_unit_starts_unchanged_and_registers() {
 fn two_units_work_side_by_side_with_runtime_directories_of_their_own() {
     for layout in Layout::ALL {
         let node = Node::with_layout(layout);
-        let kubelet = kubelet(&node);
+        let kubelet = node.kubelet();
         let ids = ["a.test", "b.test"];
         let _drivers = ids.map(|id| {
             FakeDriver::start_in_new_directory(node.csi_socket(id), Behaviour::named(id))
@@ -212,7 +207,7 @@ fn two_units_work_side_by_side_with_runtime_directories_of_their_own() {
 #[test]
 fn without_a_runtime_directory_it_runs_without_state_and_says_so() {
     let node = Node::with_layout(Layout::OneDirectory);
-    let kubelet = kubelet(&node);
+    let kubelet = node.kubelet();
     let _driver =
         FakeDriver::start_in_new_directory(node.csi_socket("a"), Behaviour::named("a.test"));
     let line = hand_run(&node, "a");
@@ -233,7 +228,7 @@ fn without_a_runtime_directory_it_runs_without_state_and_says_so() {
 #[test]
 fn flags_win_over_a_file_that_is_named() {
     let node = Node::new();
-    let kubelet = kubelet(&node);
+    let kubelet = node.kubelet();
     node.write_default_config(
         &[],
         "[drivers.mine]\nendpoint = \"/wrong\"\n[log]\nlevel = \"error\"\n",

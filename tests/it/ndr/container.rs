@@ -4,59 +4,50 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use bed::scene::{NAME, SOON, is_nothing};
 use bed::{
-    Behaviour, FakeDriver, KubeletProcess, Layout, Node, Registrar, Release, Settings, Timing,
-    View, eventually,
+    Behaviour, FakeDriver, KubeletProcess, KubeletScene, Layout, Node, Registrar, Release,
+    Settings, Timing, View, eventually,
 };
 use serde_json::Value;
 
+use crate::PROGRAM;
 use crate::ndr::command_lines::{SIDECARS, endpoint as endpoint_of};
 use crate::ndr::unit::Unit;
-use crate::scene::many::{NAME, PROGRAM, SOON, is_nothing};
 
 /// Where the kubelet's container has the host's storage directory.
 const STORAGE: &str = "/storage";
 
 /// A node whose kubelet runs in a container: its root directory is mounted at the same path, as
-/// everybody has it, and the storage directory elsewhere.
-struct Scene {
-    registrar: Registrar,
-    kubelet: KubeletProcess,
-    driver: FakeDriver,
-    node: Node,
+/// usual, and the storage directory at another. Everything runs. The registrar has `keys` in its table
+/// `[kubelet]` and `table` for the driver.
+fn with_kubelet_in_container(keys: &str, table: &str) -> KubeletScene {
+    let node = Node::new();
+    node.make_kubelet_registry_dir();
+    let config = node.default_config(&[]);
+    node.write_config(&format!("{config}{keys}\n[drivers.{NAME:?}]\n{table}\n"));
+    let root = node.kubelet_root();
+    let view = View::new(node.root().join("container"))
+        .mounted(&root, &root)
+        .mounted(node.root().join("vdata/storage"), STORAGE);
+    let driver = node.driver(NAME);
+    let mut registrar = Registrar::new(PROGRAM, &node);
+    registrar.start();
+    KubeletScene {
+        registrar,
+        kubelet: KubeletProcess::start_in(view, node.kubelet_settings(Release::V1_36)),
+        driver,
+        id: NAME,
+        node,
+    }
 }
 
-impl Scene {
-    /// Everything runs. The registrar has `keys` in its table `[kubelet]` and `table` for the driver.
-    fn started(keys: &str, table: &str) -> Scene {
-        let node = Node::new();
-        node.make_kubelet_registry_dir();
-        let config = node.default_config(&[]);
-        node.write_config(&format!("{config}{keys}\n[drivers.{NAME:?}]\n{table}\n"));
-        let root = node.kubelet_root();
-        let view = View::new(node.root().join("container"))
-            .mounted(&root, &root)
-            .mounted(node.root().join("vdata/storage"), STORAGE);
-        let settings = Settings::new(root, Release::V1_36).with_timing(Timing::faster(10));
-        let behaviour = Behaviour::named(NAME);
-        let driver = FakeDriver::start_in_new_directory(node.csi_socket(NAME), behaviour);
-        let mut registrar = Registrar::new(PROGRAM, &node);
-        registrar.start();
-        Scene {
-            registrar,
-            kubelet: KubeletProcess::start_in(view, settings),
-            driver,
-            node,
-        }
-    }
-
-    /// What the doctor finds, and whether it is content.
-    fn doctor(&self) -> (bool, Vec<Value>) {
-        let output = self.registrar.run_cli(["doctor", "--json"]);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let findings = report["findings"].as_array().unwrap().clone();
-        (output.status.success(), findings)
-    }
+/// The doctor's findings, and whether it exits with 0.
+fn doctor(scene: &KubeletScene) -> (bool, Vec<Value>) {
+    let output = scene.registrar.run_cli(["doctor", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().clone();
+    (output.status.success(), findings)
 }
 
 fn sees_registry_as() -> String {
@@ -73,10 +64,10 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
         return;
     }
     let table = format!("endpoint = {:?}", endpoint());
-    let mut scene = Scene::started(&sees_registry_as(), &table);
+    let mut scene = with_kubelet_in_container(&sees_registry_as(), &table);
     assert_eq!(scene.kubelet.wait_registered(NAME, SOON), endpoint());
     scene.registrar.wait_phase(NAME, "registered", SOON);
-    let (content, findings) = scene.doctor();
+    let (content, findings) = doctor(&scene);
     assert!(content, "{findings:#?}");
     // A restart of ours is not noticed there, either.
     let mark = scene.kubelet.mark();
@@ -85,7 +76,6 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
     scene.registrar.wait_phase(NAME, "registered", SOON);
     let counts = scene.kubelet.counts_since(mark);
     assert_eq!((counts.registrations, counts.deregistrations), (0, 0));
-    drop(scene.driver);
 }
 
 #[test]
@@ -93,31 +83,28 @@ fn a_kubelet_that_does_not_see_our_paths_is_what_the_doctor_names_first() {
     if !View::can_be_had() {
         return;
     }
-    let scene = Scene::started("", "");
+    let scene = with_kubelet_in_container("", "");
     let reg_socket = scene.node.reg_socket(NAME);
-    let first = scene.first_finding();
+    let first = first_finding(&scene);
     assert_eq!(first["check"], "kubelet's view of reg.sock", "{first:#?}");
     assert_says(&first, "saw", &reg_socket);
     assert_says(&first, "mend", Path::new("kubelet.sees_registry_as"));
 
-    let scene = Scene::started(&sees_registry_as(), "");
-    let first = scene.first_finding();
+    let scene = with_kubelet_in_container(&sees_registry_as(), "");
+    let first = first_finding(&scene);
     assert_eq!(first["check"], "kubelet's view of csi.sock", "{first:#?}");
     assert_says(&first, "saw", scene.driver.path());
     assert_says(&first, "mend", Path::new("the driver's endpoint"));
 }
 
-impl Scene {
-    #[track_caller]
-    fn first_finding(&self) -> Value {
-        self.registrar
-            .wait_driver("the driver answers", NAME, SOON, |driver| {
-                driver.phase != "waiting-for-driver"
-            });
-        let (content, findings) = self.doctor();
-        assert!(!content, "{findings:#?}");
-        findings[0].clone()
-    }
+#[track_caller]
+fn first_finding(scene: &KubeletScene) -> Value {
+    scene.wait_driver("the driver answers", |driver| {
+        driver.phase != "waiting-for-driver"
+    });
+    let (content, findings) = doctor(scene);
+    assert!(!content, "{findings:#?}");
+    findings[0].clone()
 }
 
 /// As a pod of a DaemonSet has it: the driver's directory and the kubelet's are mounted at the

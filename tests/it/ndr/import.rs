@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use bed::scene::{NAME, SOON};
 use bed::{Behaviour, FakeDriver, Layout, Node, Registrar, Release, Settings, TestKubelet, Timing};
 
+use crate::PROGRAM;
 use crate::ndr::unit::output;
-use crate::scene::many::{NAME, PROGRAM, SOON};
 
 /// node-driver-registrar by hand, as this project found it.
 fn unit(node: &Node) -> String {

@@ -7,11 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::kubelet::{Event, Mark};
-use bed::{
-    Behaviour, FakeDriver, Layout, Release, Settings, Sidecar, TestKubelet, Timing, eventually,
-};
+use bed::scene::{NAME, SOON};
+use bed::{Behaviour, FakeDriver, Release, Scene, Sidecar, TestKubelet, eventually};
 
-use crate::scene::many::{NAME, SOON, Scene};
+use crate::setup;
 
 /// Longer than the registrar waits before its first announcement.
 const QUIET: Duration = Duration::from_millis(3700);
@@ -32,9 +31,8 @@ enum Step {
 
 impl Move {
     fn begin(release: Release, more: &str) -> Move {
-        let scene = Scene::new(Layout::TwoDirectories, more);
-        let settings = Settings::new(scene.node.kubelet_root(), release);
-        let kubelet = TestKubelet::start(settings.with_timing(Timing::faster(10)));
+        let scene = setup().discovery().more(more).set();
+        let kubelet = TestKubelet::start(scene.node.kubelet_settings(release));
         let pods = scene.node.kubelet_root().join("plugins/x/csi.sock");
         let behaviour = Behaviour::named(NAME);
         Move {

@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use bed::scene::SOON;
 use bed::{Behaviour, FakeDriver, Layout, Node};
 
-use crate::ndr::command_lines::{hand_run, kubelet};
+use crate::ndr::command_lines::hand_run;
 use crate::ndr::unit::Unit;
-use crate::scene::many::SOON;
 
 /// Starts the unit of one driver, with a runtime directory that it finds again.
 fn start(node: &Node, id: &str) -> Unit {
@@ -19,7 +19,7 @@ fn start(node: &Node, id: &str) -> Unit {
 fn a_unit_that_starts_leaves_a_neighbour_alone_that_is_down_for_a_moment() {
     for layout in Layout::ALL {
         let node = Node::with_layout(layout);
-        let kubelet = kubelet(&node);
+        let kubelet = node.kubelet();
         let _drivers = ["a.test", "b.test"].map(|id| {
             FakeDriver::start_in_new_directory(node.csi_socket(id), Behaviour::named(id))
         });

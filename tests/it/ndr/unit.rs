@@ -1,20 +1,20 @@
 //! The binary under a command line of the test's own, as a unit or a container has it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
-use bed::eventually;
+use bed::process::signal_to;
 use bed::registrar::{chosen, clear_environment};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use bed::scene::SOON;
+use bed::{Process, eventually};
+use nix::sys::signal::Signal;
 
-use crate::scene::many::{PROGRAM, SOON};
+use crate::PROGRAM;
 
 /// A process that runs until it is stopped or dropped.
 pub(crate) struct Unit {
-    child: Child,
-    log: PathBuf,
+    process: Process,
 }
 
 /// The binary in an empty environment.
@@ -48,16 +48,15 @@ impl Unit {
 
     /// Starts what the test has put together itself.
     pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Unit {
-        let child = command
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        Unit { child, log }
+        // Lines of an earlier unit would answer wait_log.
+        fs::write(&log, "").unwrap();
+        Unit {
+            process: Process::logging(&mut command, &log),
+        }
     }
 
     pub(crate) fn logs(&self) -> String {
-        fs::read_to_string(&self.log).unwrap()
+        self.process.logs()
     }
 
     #[track_caller]
@@ -81,29 +80,17 @@ impl Unit {
     }
 
     /// The process itself. In a pid namespace of its own it is the child of the one that made that.
-    fn leader(&self) -> Pid {
-        let pid = self.child.id();
+    fn leader(&self) -> u32 {
+        let pid = self.process.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         let child = children.split_ascii_whitespace().next();
-        let leader = child.map_or(pid, |child| child.parse().unwrap());
-        Pid::from_raw(leader.cast_signed())
+        child.map_or(pid, |child| child.parse().unwrap())
     }
 
     /// SIGTERM, then waits for its end.
     #[track_caller]
     pub(crate) fn stop(mut self) -> ExitStatus {
-        kill(self.leader(), Signal::SIGTERM).unwrap();
-        eventually("the unit ends", SOON, || self.child.try_wait().unwrap())
-    }
-}
-
-impl Drop for Unit {
-    fn drop(&mut self) {
-        // It may have ended by itself; both calls are fine with that.
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        if std::thread::panicking() {
-            eprintln!("--- the unit's log\n{}---", self.logs());
-        }
+        signal_to(self.leader(), Signal::SIGTERM);
+        self.process.wait(SOON)
     }
 }

@@ -5,11 +5,12 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use bed::{Layout, Node, Registrar};
+use bed::scene::{NAME, SOON, in_both_layouts};
+use bed::{Node, Process, Registrar, stderr, stdout};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::scene::base::{NAME, PROGRAM, Scene, in_both_layouts, stderr, stdout};
+use crate::{PROGRAM, setup};
 
 fn keys(value: &Value) -> BTreeSet<&str> {
     let object = value.as_object().unwrap();
@@ -18,7 +19,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 
 #[test]
 fn status_json_has_every_key_and_null_for_what_is_not_known() {
-    let mut scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let mut scene = setup().set();
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     let output = scene.registrar.run_cli(["status", "--json"]);
@@ -56,7 +57,7 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
 #[test]
 fn status_knows_everything_of_a_registered_driver() {
     in_both_layouts(|layout| {
-        let (scene, driver, _kubelet) = Scene::registered(layout);
+        let (scene, driver, _kubelet) = setup().layout(layout).registered();
         let output = scene.registrar.succeed(&["status", "--json"]);
         let status: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(status["ready"], true);
@@ -94,7 +95,7 @@ fn status_knows_everything_of_a_registered_driver() {
 
 #[test]
 fn without_a_daemon_status_fails_with_an_empty_stdout() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     for arguments in [
         &["status", "--json"][..],
         &["status"],
@@ -111,7 +112,10 @@ fn without_a_daemon_status_fails_with_an_empty_stdout() {
 #[test]
 fn check_says_what_would_be_done_and_does_nothing() {
     in_both_layouts(|layout| {
-        let scene = Scene::new(layout, &[NAME], &format!("[drivers.x]\nname = {NAME:?}\n"));
+        let scene = setup()
+            .layout(layout)
+            .more(format!("[drivers.x]\nname = {NAME:?}\n"))
+            .set();
         let before = scene.files();
         let said = stdout(&scene.registrar.succeed(&["check"]));
         assert!(said.starts_with("the configuration is valid"), "{said}");
@@ -129,7 +133,7 @@ fn check_says_what_would_be_done_and_does_nothing() {
 
 #[test]
 fn a_bad_configuration_is_78_with_file_key_and_value() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let file = scene.node.config_file().display().to_string();
     for (config, words) in [
         (
@@ -169,7 +173,7 @@ fn a_configuration_that_was_named_must_be_there() {
 
 #[test]
 fn config_shows_each_value_with_where_it_came_from() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let scene = scene.with_env("NSDR_DEFAULTS__RETRY_MAX", "7s");
     let said = stdout(&scene.registrar.succeed(&["config", "--log-level", "debug"]));
     let line = |key: &str| {
@@ -193,7 +197,7 @@ fn config_shows_each_value_with_where_it_came_from() {
 
 #[test]
 fn help_and_version_are_0_and_what_is_not_understood_is_64() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().set();
     let version = stdout(&scene.registrar.succeed(&["--version"]));
     let expected = concat!(
         "node-storage-driver-registrar ",
@@ -231,7 +235,7 @@ fn help_and_version_are_0_and_what_is_not_understood_is_64() {
 
 #[test]
 fn a_second_instance_ends_and_names_the_pid_of_the_first() {
-    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let mut scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let output = scene.registrar.run_cli(["run"]);
     assert_eq!(output.status.code(), Some(1));
@@ -248,7 +252,7 @@ fn a_second_instance_ends_and_names_the_pid_of_the_first() {
 
 #[test]
 fn wait_ends_when_it_is_reached_and_fails_when_it_is_late() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let late = scene.registrar.run_cli(["wait", "--timeout", "200ms"]);
     assert_eq!(late.status.code(), Some(1));
@@ -275,38 +279,28 @@ fn wait_ends_when_it_is_reached_and_fails_when_it_is_late() {
 
 #[test]
 fn wait_for_all_wants_at_least_one() {
-    let scene = Scene::started(Layout::TwoDirectories, &[], "");
-    bed::eventually("the daemon answers", crate::scene::base::SOON, || {
-        scene.registrar.status()
-    });
+    let scene = setup().drivers(&[]).started();
+    bed::eventually("the daemon answers", SOON, || scene.registrar.status());
     let late = scene.registrar.run_cli(["wait", "--timeout", "200ms"]);
     assert_eq!(late.status.code(), Some(1));
 }
 
 #[test]
 fn wait_outlives_a_restart_of_the_daemon() {
-    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let mut scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
-    let wait = || {
-        let program = bed::registrar::chosen(PROGRAM);
-        Command::new(program)
-            .args(["wait", "--for", "serving", "--timeout", "20s"])
-            .arg("--runtime-dir")
-            .arg(scene.node.runtime_dir())
-            .spawn()
-            .unwrap()
-    };
-    let mut waiting = wait();
+    let mut wait = scene.registrar.command("wait");
+    let mut waiting = Process::start(wait.args(["--for", "serving", "--timeout", "20s"]));
     thread::sleep(Duration::from_millis(200));
     scene.registrar.restart();
     let _driver = scene.node.driver(NAME);
     let _kubelet = scene.node.kubelet();
-    assert!(waiting.wait().unwrap().success());
+    assert!(waiting.wait(SOON).success());
 }
 
 #[test]
 fn a_daemon_that_hangs_is_told_from_one_that_is_not_there() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     scene.registrar.signal(Signal::SIGSTOP);
     for command in ["status", "reload"] {
@@ -320,7 +314,7 @@ fn a_daemon_that_hangs_is_told_from_one_that_is_not_there() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     for command in ["check", "config"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

@@ -4,16 +4,17 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
-use bed::{NotifySocket, eventually};
+use bed::scene::{NAME, SOON};
+use bed::{NotifySocket, Scene, eventually, stdout};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
-use crate::scene::operator::{NAME, SOON, Scene, stdout};
-use crate::scene::request::wait_code;
+use crate::http_client::wait_code;
+use crate::setup;
 
 /// A registrar that looks at everything each second, and not each half minute: it has to give signs
 /// of life as often.
 fn started(listen: impl Fn(&Scene) -> String) -> (Scene, NotifySocket) {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene
         .registrar

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 
+use bed::scene::SOON;
 use bed::{Behaviour, FakeDriver, Layout, Node, eventually};
 
-use crate::ndr::command_lines::{hand_run, kubelet};
+use crate::ndr::command_lines::hand_run;
 use crate::ndr::unit::Unit;
-use crate::scene::many::SOON;
+
 /// The whole answer, waiting for somebody to listen.
 fn ask(address: IpAddr, port: u16) -> String {
     let mut stream = eventually("http is served", SOON, || {
@@ -38,7 +39,7 @@ fn assert_ok(port: u16) {
 fn healthz_is_ok_while_the_socket_is_served_and_while_the_driver_is_away() {
     for flag in ["--http-endpoint=:", "--health-port="] {
         let node = Node::with_layout(Layout::OneDirectory);
-        let kubelet = kubelet(&node);
+        let kubelet = node.kubelet();
         let port = bed::free_port();
         let mut line = hand_run(&node, "a");
         if flag == "--health-port=" {

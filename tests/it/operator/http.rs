@@ -8,15 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use bed::driver::Answer;
-use bed::{Behaviour, Status, eventually};
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{Behaviour, Status, eventually, has_program, stdout};
 use tonic::Code;
 
-use crate::scene::operator::{NAME, OTHER, SOON, Scene, has, stdout};
-use crate::scene::request::{PATIENCE, ask, get, read, wait_code};
+use crate::http_client::{PATIENCE, ask, get, read, wait_code};
+use crate::setup;
 
 #[test]
 fn ready_follows_the_drivers_and_says_who_is_missing() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let why = wait_code(&scene.http(), "/readyz", 503);
     assert!(
         why.starts_with(&format!("{NAME}: waiting-for-driver: ")),
@@ -31,7 +32,7 @@ fn ready_follows_the_drivers_and_says_who_is_missing() {
 
 #[test]
 fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
-    let scene = Scene::with_http(&[NAME, OTHER]);
+    let scene = setup().drivers(&[NAME, OTHER]).http().started();
     let behaviour = Behaviour {
         node_get_info: Answer::Fails(Code::Unimplemented),
         ..Behaviour::named(OTHER)
@@ -45,7 +46,7 @@ fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
 
 #[test]
 fn status_is_the_json_of_the_command() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let answer = get(&scene.http(), "/status");
@@ -60,7 +61,7 @@ fn status_is_the_json_of_the_command() {
 
 #[test]
 fn the_landing_page_shows_the_drivers_without_any_script() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let behaviour = Behaviour::named("<script>alert(1)</script>");
     let _driver = scene.node.behaving(NAME, behaviour);
     scene
@@ -82,7 +83,7 @@ fn the_landing_page_shows_the_drivers_without_any_script() {
 
 #[test]
 fn only_reading_is_answered_and_only_on_known_paths() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let http = scene.http();
     assert_eq!(get(&http, "/../etc/passwd").code, 404);
     assert_eq!(get(&http, "/healthz?verbose").code, 200);
@@ -98,7 +99,7 @@ fn only_reading_is_answered_and_only_on_known_paths() {
 
 #[test]
 fn everybody_on_the_node_may_read_the_socket_and_it_goes_with_the_daemon() {
-    let mut scene = Scene::with_http(&[NAME]);
+    let mut scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     let mode = fs::metadata(scene.http()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o666);
@@ -108,7 +109,7 @@ fn everybody_on_the_node_may_read_the_socket_and_it_goes_with_the_daemon() {
 
 #[test]
 fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-    let mut scene = Scene::with_http(&[NAME]);
+    let mut scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     scene.registrar.kill9();
     assert!(scene.http().exists());
@@ -130,10 +131,10 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
 
 #[test]
 fn curl_reads_every_path_on_the_unix_socket() {
-    if !has("curl") {
+    if !has_program("curl") {
         return;
     }
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     for path in ["", "healthz", "status", "metrics"] {
         let output = Command::new("curl")
@@ -151,7 +152,7 @@ fn curl_reads_every_path_on_the_unix_socket() {
 
 #[test]
 fn reload_moves_it_to_another_address_and_turns_it_off() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     let port = bed::free_port();
     scene.listen(&[NAME], &format!("127.0.0.1:{port}"));
@@ -174,7 +175,7 @@ fn reload_moves_it_to_another_address_and_turns_it_off() {
 fn a_port_that_is_taken_keeps_no_driver_from_the_kubelet() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     scene.listen(&[NAME], &address);
     scene.registrar.start();
     let _kubelet = scene.node.kubelet();
@@ -190,7 +191,7 @@ fn a_port_that_is_taken_keeps_no_driver_from_the_kubelet() {
 
 #[test]
 fn a_head_that_never_ends_or_is_too_long_is_cut_off() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     let long = format!("GET / HTTP/1.1\r\nX: {}\r\n", "x".repeat(30_000));
     let mut stream = UnixStream::connect(scene.http()).unwrap();

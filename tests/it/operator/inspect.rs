@@ -1,13 +1,13 @@
-//! `inspect`: what a driver says of itself, and the rules that it breaks.
+//! `inspect`: a driver's own report, and its warnings. `driver_faults.rs` has the faults.
 
 use std::time::Duration;
 
-use bed::driver::{Answer, Call, Listening};
-use bed::{Behaviour, FakeDriver};
+use bed::driver::Call;
+use bed::scene::NAME;
+use bed::{Behaviour, FakeDriver, stderr, stdout};
 use serde_json::Value;
-use tonic::Code;
 
-use crate::scene::operator::{NAME, Scene, stderr, stdout};
+use crate::setup;
 
 /// Runs inspect on a driver with this behaviour.
 fn inspect(behaviour: Behaviour, more: &[&str]) -> std::process::Output {
@@ -20,7 +20,7 @@ fn inspect_within(
     more: &[&str],
 ) -> std::process::Output {
     let defaults = format!("[defaults]\nrequest_timeout = {request_timeout:?}\n");
-    let scene = Scene::new(&[], &defaults);
+    let scene = setup().drivers(&[]).more(&defaults).set();
     let driver: FakeDriver = scene.node.behaving("x", behaviour);
     let socket = driver.path().display().to_string();
     let mut arguments = vec!["inspect"];
@@ -71,47 +71,12 @@ fn json_has_the_same() {
 }
 
 #[test]
-fn each_rule_that_is_broken_is_named_and_is_1() {
-    let named = || Behaviour::named(NAME);
-    for (behaviour, words) in [
-        (
-            Behaviour::named("../\u{1b}[2J"),
-            "fault: GetPluginInfo: the name \"../\\u{1b}[2J\"",
-        ),
-        (
-            Behaviour {
-                node_id: String::new(),
-                ..named()
-            },
-            "fault: NodeGetInfo: the node id is empty",
-        ),
-        (
-            named().with_topology("zone", "a b"),
-            "fault: topology zone = \"a b\"",
-        ),
-        (
-            Behaviour {
-                node_get_info: Answer::Fails(Code::Unimplemented),
-                ..named()
-            },
-            "fault: the driver has no Node service",
-        ),
-        (
-            Behaviour {
-                get_plugin_info: Answer::Fails(Code::Internal),
-                ..named()
-            },
-            "fault: GetPluginInfo failed: Internal",
-        ),
-        // 63 characters are right, but not below this node's long directories.
-        (Behaviour::named("x".repeat(63)), "is too long"),
-    ] {
-        let output = inspect(behaviour, &[]);
-        let said = stdout(&output);
-        assert_eq!(output.status.code(), Some(1), "{words}: {said}");
-        assert!(said.contains(words), "{words:?} is not in {said}");
-        assert!(said.contains("cannot be registered") && !said.contains('\u{1b}'));
-    }
+fn a_topology_that_kubernetes_refuses_is_named_and_is_1() {
+    let output = inspect(Behaviour::named(NAME).with_topology("zone", "a b"), &[]);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("fault: topology zone = \"a b\""), "{said}");
+    assert!(said.contains("cannot be registered"), "{said}");
 }
 
 #[test]
@@ -146,32 +111,13 @@ fn a_slow_node_get_info_is_waited_for_and_said_meanwhile() {
 }
 
 #[test]
-fn a_socket_that_nobody_answers_on_is_said_on_stderr() {
-    let refuses = Behaviour {
-        listening: Listening::Refuses,
-        ..Behaviour::named(NAME)
-    };
-    let mute = Behaviour {
-        listening: Listening::Mute,
-        ..Behaviour::named(NAME)
-    };
-    for (behaviour, words) in [
-        (refuses, "no process listens on"),
-        (mute, "took longer than 500ms"),
-    ] {
-        let output = inspect_within("500ms", behaviour, &[]);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(
-            output.stdout.is_empty() && stderr(&output).contains(words),
-            "{output:?}"
-        );
-    }
-    let scene = Scene::new(&[], "");
+fn a_socket_that_does_not_exist_is_named_on_stderr() {
+    let scene = setup().drivers(&[]).set();
     let output = scene
         .registrar
         .run_cli(["inspect", "unix:///nowhere/csi.sock"]);
     assert!(
-        stderr(&output).contains("the socket /nowhere/csi.sock does not exist"),
+        stderr(&output).contains("there is no socket /nowhere/csi.sock"),
         "{output:?}"
     );
 }

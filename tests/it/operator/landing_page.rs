@@ -3,17 +3,20 @@
 use std::fs;
 use std::process::Command;
 
-use crate::scene::operator::{NAME, Scene, has, stdout};
-use crate::scene::request::get;
+use bed::scene::NAME;
+use bed::{has_program, stdout};
+
+use crate::http_client::get;
+use crate::setup;
 
 #[test]
 #[ignore = "slow: starts Chromium three times"]
 fn the_landing_page_is_shown_in_light_and_in_dark() {
-    if !has("chromium") {
+    if !has_program("chromium") {
         return;
     }
     let port = bed::free_port();
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     scene.listen(&[NAME], &format!("127.0.0.1:{port}"));
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
@@ -49,7 +52,7 @@ fn the_landing_page_is_shown_in_light_and_in_dark() {
 /// Without scripts, pictures and fonts there is nothing to fetch from anywhere.
 #[test]
 fn the_landing_page_needs_nothing_from_elsewhere() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let page = get(&scene.http(), "/").body;
     for foreign in ["://", "<script", "<img", "<link", "@import", "url("] {
         assert!(!page.contains(foreign), "{foreign} in {page}");

@@ -1,17 +1,14 @@
 //! The log: one line for each change, as text or as JSON.
 
-use bed::{Layout, eventually};
+use bed::eventually;
+use bed::scene::{A_WHILE, NAME, SOON};
 use serde_json::Value;
 
-use crate::scene::base::{A_WHILE, NAME, SOON, Scene};
+use crate::setup;
 
 #[test]
 fn json_lines_have_the_driver_and_its_phase() {
-    let scene = Scene::started(
-        Layout::TwoDirectories,
-        &[NAME],
-        "[log]\ntarget = \"json\"\n",
-    );
+    let scene = setup().more("[log]\ntarget = \"json\"\n").started();
     let _driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
     let found = eventually("the line", SOON, || {
@@ -30,7 +27,7 @@ fn json_lines_have_the_driver_and_its_phase() {
 #[test]
 fn a_failure_that_repeats_is_logged_once() {
     let more = "[defaults]\nretry_max = \"5ms\"\n";
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], more);
+    let scene = setup().more(more).started();
     let _driver = scene.node.behaving(NAME, bed::Behaviour::named("../x"));
     scene.reason(NAME, "waiting-for-driver", "../x");
     bed::never("it is logged again", A_WHILE, || {

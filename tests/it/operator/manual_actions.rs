@@ -1,13 +1,14 @@
 //! `reannounce`, `withdraw` and `publish`.
 
-use bed::Layout;
+use bed::scene::{NAME, SOON, in_both_layouts, is_nothing};
+use bed::stderr;
 
-use crate::scene::base::{NAME, SOON, Scene, in_both_layouts, is_nothing, stderr};
+use crate::setup;
 
 #[test]
 fn reannounce_makes_the_kubelet_register_once_more() {
     in_both_layouts(|layout| {
-        let (scene, _driver, kubelet) = Scene::registered(layout);
+        let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
         scene.registrar.succeed(&["reannounce", NAME]);
         scene
@@ -24,7 +25,7 @@ fn reannounce_makes_the_kubelet_register_once_more() {
 #[test]
 fn a_withdrawal_lasts_over_a_restart_until_publish() {
     in_both_layouts(|layout| {
-        let (mut scene, _driver, kubelet) = Scene::registered(layout);
+        let (mut scene, _driver, kubelet) = setup().layout(layout).registered();
         scene.registrar.succeed(&["withdraw", NAME]);
         kubelet.wait_deregistered(NAME, SOON);
         scene.reason(
@@ -51,7 +52,7 @@ fn a_withdrawal_lasts_over_a_restart_until_publish() {
 
 #[test]
 fn a_driver_may_be_called_by_the_name_that_it_gives() {
-    let scene = Scene::started(Layout::TwoDirectories, &["some-id"], "");
+    let scene = setup().drivers(&["some-id"]).started();
     let _driver = scene.node.behaving("some-id", bed::Behaviour::named(NAME));
     scene.wait_published(NAME);
     scene.registrar.succeed(&["withdraw", NAME]);
@@ -62,7 +63,7 @@ fn a_driver_may_be_called_by_the_name_that_it_gives() {
 
 #[test]
 fn what_cannot_be_done_fails_and_says_why() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     for command in ["reannounce", "withdraw", "publish"] {
         let output = scene.registrar.run_cli([command, "nobody"]);

@@ -1,11 +1,14 @@
 //! The metrics: exactly the promised names, and a text that Prometheus' own tool accepts.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
-use bed::{Stranger, eventually};
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{Scene, Stranger, eventually, has_program, stderr};
 
-use crate::scene::operator::{NAME, OTHER, SOON, Scene, has, pipe, stderr};
-use crate::scene::request::get;
+use crate::http_client::get;
+use crate::setup;
 
 /// Every metric that there is.
 pub(crate) const NAMES: [&str; 12] = [
@@ -53,7 +56,7 @@ fn value(text: &str, series: &str) -> f64 {
 
 #[test]
 fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
-    let scene = Scene::with_http(&[NAME, OTHER]);
+    let scene = setup().drivers(&[NAME, OTHER]).http().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -95,7 +98,7 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
 /// The kubelet notices nothing of it.
 #[test]
 fn a_fight_over_the_socket_is_no_registration() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -113,7 +116,7 @@ fn a_fight_over_the_socket_is_no_registration() {
 
 #[test]
 fn a_driver_that_is_no_longer_configured_is_gone_from_the_metrics() {
-    let scene = Scene::with_http(&[NAME, OTHER]);
+    let scene = setup().drivers(&[NAME, OTHER]).http().started();
     let _kubelet = scene.node.kubelet();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     scene.phase(OTHER, "registered");
@@ -128,10 +131,10 @@ fn a_driver_that_is_no_longer_configured_is_gone_from_the_metrics() {
 
 #[test]
 fn promtool_accepts_the_metrics() {
-    if !has("promtool") {
+    if !has_program("promtool") {
         return;
     }
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -144,7 +147,7 @@ fn promtool_accepts_the_metrics() {
 /// and go with what the kernel reads ahead.
 #[test]
 fn being_scraped_does_not_make_the_daemon_larger_each_time() {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -158,4 +161,20 @@ fn being_scraped_does_not_make_the_daemon_larger_each_time() {
     let (few, many) = (ask(30), ask(300));
     eprintln!("resident: {unasked} KiB unasked, {few} KiB after 30 requests, {many} KiB after 330");
     assert!(many <= few + 256, "{few} KiB, then {many} KiB");
+}
+
+/// Runs a program with this on its stdin.
+#[track_caller]
+fn pipe(program: &str, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    child.wait_with_output().unwrap()
 }

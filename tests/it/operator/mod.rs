@@ -3,6 +3,7 @@
 mod commands;
 mod deleted_sockets;
 mod doctor;
+mod driver_faults;
 mod healthz;
 mod http;
 mod inspect;

@@ -5,14 +5,15 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use bed::eventually;
+use bed::scene::{NAME, SOON};
+use bed::{Process, eventually, has_program, stdout};
 use serde_json::Value;
 
+use crate::http_client::{get, read};
 use crate::operator::metrics::NAMES;
-use crate::scene::operator::{NAME, SOON, Scene, has, stdout};
-use crate::scene::request::{get, read};
+use crate::setup;
 
 /// Labels that Prometheus itself adds, or that belong to a histogram.
 const FOREIGN_LABELS: [&str; 3] = ["instance", "job", "le"];
@@ -55,7 +56,7 @@ fn queries(value: &Value, found: &mut Vec<String>) {
 
 /// The names of all series that a daemon with a registered driver has, and of their labels.
 fn existing() -> (BTreeSet<String>, BTreeSet<String>) {
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -118,7 +119,7 @@ fn the_documented_metrics_and_alerts_are_the_ones_that_exist() {
 
 #[test]
 fn promtool_accepts_the_alerts_and_their_tests_pass() {
-    if !has("promtool") {
+    if !has_program("promtool") {
         return;
     }
     for arguments in [
@@ -152,15 +153,6 @@ fn every_alert_is_fired_by_a_test() {
     assert!(count >= 5);
 }
 
-struct Prometheus(Child);
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 fn ask(port: u16, path: &str) -> Result<String, std::io::Error> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
@@ -169,11 +161,11 @@ fn ask(port: u16, path: &str) -> Result<String, std::io::Error> {
 
 #[test]
 fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
-    if !has("prometheus") {
+    if !has_program("prometheus") {
         return;
     }
     let (ours, theirs) = (bed::free_port(), bed::free_port());
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     scene.listen(&[NAME], &format!("127.0.0.1:{ours}"));
     scene.registrar.start();
     let _kubelet = scene.node.kubelet();
@@ -186,7 +178,7 @@ fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
         packaged("alerts.yml")
     );
     fs::write(&config, text).unwrap();
-    let _prometheus = Prometheus(
+    let _prometheus = Process::start(
         Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!(
@@ -195,9 +187,7 @@ fn a_real_prometheus_scrapes_it_and_evaluates_the_alerts() {
             ))
             .arg(format!("--web.listen-address=127.0.0.1:{theirs}"))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
+            .stderr(Stdio::null()),
     );
     let query = "/api/v1/query?query=nsdr_driver_phase%7Bphase%3D%22registered%22%7D%3D%3D1";
     let answer = eventually("it has scraped the driver", SOON, || {

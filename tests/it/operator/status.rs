@@ -1,34 +1,24 @@
 //! `status` and `status --watch` where there is no terminal.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
-use bed::eventually;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use bed::scene::{NAME, SOON};
+use bed::{Process, Scene, stdout};
+use nix::sys::signal::Signal;
 
-use crate::scene::operator::{NAME, SOON, Scene, stdout};
+use crate::setup;
 
-fn watch(scene: &Scene, more: &[&str]) -> Child {
-    let line = scene.command_line("status");
-    Command::new(&line[0])
-        .args(&line[1..])
-        .arg("--watch")
-        .args(more)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn interrupt(child: &Child) {
-    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+fn watch(scene: &Scene, more: &[&str]) -> Process {
+    let mut command = scene.registrar.command("status");
+    command.arg("--watch").args(more);
+    Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
 }
 
 #[test]
 fn the_table_in_a_pipe_is_neither_wrapped_nor_coloured() {
     let long = "a-driver-with-quite-a-long-id.csi.example.com";
-    let scene = Scene::started(&[NAME, long], "");
+    let scene = setup().drivers(&[NAME, long]).started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -51,10 +41,10 @@ fn the_table_in_a_pipe_is_neither_wrapped_nor_coloured() {
 
 #[test]
 fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = BufReader::new(child.stdout()).lines();
     let mut until = |words: &str| {
         lines
             .by_ref()
@@ -67,17 +57,17 @@ fn watching_prints_a_block_for_each_change_and_ends_well_when_interrupted() {
     until("waiting-for-kubelet");
     let _kubelet = scene.node.kubelet();
     until("registered");
-    interrupt(&child);
-    let status = eventually("it ends", SOON, || child.try_wait().unwrap());
+    child.signal(Signal::SIGINT);
+    let status = child.wait(SOON);
     assert_eq!(status.code(), Some(0));
 }
 
 #[test]
 fn watching_as_json_is_one_object_a_line() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &["--json"]);
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = BufReader::new(child.stdout()).lines();
     bed::Status::parse(lines.next().unwrap().unwrap().as_bytes());
     let _driver = scene.node.driver(NAME);
     // A line of its own may say that the directory is there, and the socket is not yet.
@@ -86,24 +76,20 @@ fn watching_as_json_is_one_object_a_line() {
         .map(|status| status.driver(NAME).unwrap().phase.clone())
         .find(|phase| phase != "waiting-for-driver");
     assert_eq!(phase.as_deref(), Some("waiting-for-kubelet"));
-    interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    child.signal(Signal::SIGINT);
+    assert_eq!(child.wait(SOON).code(), Some(0));
 }
 
 #[test]
 fn watching_fails_when_the_daemon_stops_and_says_so() {
-    let mut scene = Scene::started(&[NAME], "");
+    let mut scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
     let mut first = [0; 6];
-    child
-        .stdout
-        .as_mut()
-        .unwrap()
-        .read_exact(&mut first)
-        .unwrap();
+    let mut stdout = child.stdout();
+    stdout.read_exact(&mut first).unwrap();
     scene.registrar.stop();
-    let output = child.wait_with_output().unwrap();
+    let output = child.output();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -114,11 +100,11 @@ fn watching_fails_when_the_daemon_stops_and_says_so() {
 
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let mut child = watch(&scene, &[]);
-    drop(child.stdout.take());
+    drop(child.stdout());
     let _driver = scene.node.driver(NAME);
-    let status = eventually("it ends", SOON, || child.try_wait().unwrap());
+    let status = child.wait(SOON);
     assert_eq!(status.code(), Some(0));
 }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bed::{Behaviour, FakeDriver, eventually};
+use bed::scene::{NAME, SOON};
+use bed::{Behaviour, FakeDriver, Scene, eventually, has_program, stdout};
 
-use crate::scene::operator::{NAME, SOON, Scene, has, stdout};
+use crate::setup;
 
 /// A tmux server of its own, ended when it is dropped.
 struct Tmux {
@@ -74,17 +75,17 @@ impl Drop for Tmux {
 }
 
 fn watching(scene: &Scene, environment: &str) -> Tmux {
-    let line = scene.command_line("status").join(" ");
+    let line = scene.registrar.command_line("status").join(" ");
     let command = format!("env {environment} {line} --watch; echo \"ended with $?\"; sleep 600");
     Tmux::start(scene, &command)
 }
 
 #[test]
 fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
-    if !has("tmux") {
+    if !has_program("tmux") {
         return;
     }
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let tmux = watching(&scene, "A=b");
     tmux.wait("waiting-for-driver");
@@ -103,10 +104,10 @@ fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
 
 #[test]
 fn no_color_is_honoured_on_a_terminal() {
-    if !has("tmux") {
+    if !has_program("tmux") {
         return;
     }
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let tmux = watching(&scene, "NO_COLOR=1");
     tmux.wait("waiting-for-driver");
@@ -116,7 +117,7 @@ fn no_color_is_honoured_on_a_terminal() {
 
 /// A node with a driver whose socket has a path that is wider than the terminal.
 fn scene_with_a_long_path() -> (Scene, PathBuf) {
-    let mut scene = Scene::new(&[], "");
+    let mut scene = setup().drivers(&[]).set();
     let mut socket = scene.node.root().join("plugins-of-a-vendor");
     let room = 107 - socket.as_os_str().len() - "//csi.sock".len();
     socket.push("d".repeat(room));
@@ -129,14 +130,14 @@ fn scene_with_a_long_path() -> (Scene, PathBuf) {
 
 #[test]
 fn a_path_that_is_wider_than_the_terminal_stays_whole() {
-    if !has("tmux") {
+    if !has_program("tmux") {
         return;
     }
     let (scene, socket) = scene_with_a_long_path();
     let path = socket.to_str().unwrap();
     scene.phase(NAME, "waiting-for-driver");
     for subcommand in ["doctor", "status"] {
-        let line = scene.command_line(subcommand).join(" ");
+        let line = scene.registrar.command_line(subcommand).join(" ");
         let tmux = Tmux::start(&scene, &format!("{line}; echo ended; sleep 600"));
         let screen = tmux.wait_joined("ended");
         assert!(screen.contains(path), "{subcommand}: {screen}");
@@ -145,7 +146,7 @@ fn a_path_that_is_wider_than_the_terminal_stays_whole() {
 
 #[test]
 fn watching_shows_a_path_that_is_wider_than_the_terminal_and_redraws_in_place() {
-    if !has("tmux") {
+    if !has_program("tmux") {
         return;
     }
     let (scene, socket) = scene_with_a_long_path();
@@ -161,10 +162,10 @@ fn watching_shows_a_path_that_is_wider_than_the_terminal_and_redraws_in_place() 
 
 #[test]
 fn words_in_wide_characters_are_shown_whole() {
-    if !has("tmux") {
+    if !has_program("tmux") {
         return;
     }
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let name = "存储".repeat(15);
     let words = vec![name; 3].join(" ");
     let _driver = scene.node.behaving(NAME, Behaviour::named(&words));

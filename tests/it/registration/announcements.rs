@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use bed::driver::Behaviour;
 use bed::kubelet::Event as Seen;
-use bed::{Node, Release, Settings, Timing, eventually, identity, stays};
+use bed::scene::{KEEP, NAME, SOON, exists, for_each_release, reason};
+use bed::{Release, Settings, Timing, eventually, identity, stays};
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, for_each_release, is_there, kubelet};
+use crate::setup;
 
 #[test]
 fn a_call_in_progress_is_never_interrupted() {
     for_each_release(|release| {
-        let mut scene = Scene::set(release, "");
+        let mut scene = setup().kubelet(release).set();
         scene
             .kubelet
             .fault(|faults| faults.delay_after_get_info = Duration::from_secs(10));
@@ -37,7 +38,7 @@ fn a_call_in_progress_is_never_interrupted() {
 #[test]
 fn a_kubelet_that_speaks_on_a_connection_of_its_own_is_heard_and_not_interrupted() {
     for_each_release(|release| {
-        let mut scene = Scene::set(release, "");
+        let mut scene = setup().kubelet(release).set();
         scene.kubelet.fault(|faults| faults.notify_apart = true);
         let mark = scene.kubelet.mark();
         scene.registrar.start();
@@ -47,7 +48,7 @@ fn a_kubelet_that_speaks_on_a_connection_of_its_own_is_heard_and_not_interrupted
             .kubelet
             .fault(|faults| faults.delay_after_get_info = Duration::from_secs(10));
         let mark = scene.kubelet.mark();
-        scene.command(&["reannounce", NAME]);
+        scene.registrar.succeed(&["reannounce", NAME]);
         scene.kubelet.wait_for("ask", mark, SOON, |event| {
             matches!(event, Seen::Asked { .. })
         });
@@ -71,7 +72,7 @@ fn a_kubelet_that_speaks_on_a_connection_of_its_own_is_heard_and_not_interrupted
 
 #[test]
 fn an_announcement_by_hand_waits_for_the_end_of_a_call() {
-    let mut scene = Scene::set(Release::V1_35, "");
+    let mut scene = setup().kubelet(Release::V1_35).set();
     scene
         .kubelet
         .fault(|faults| faults.delay_after_get_info = Duration::from_secs(3));
@@ -81,7 +82,7 @@ fn an_announcement_by_hand_waits_for_the_end_of_a_call() {
         matches!(event, Seen::Asked { .. })
     });
     let link = identity(&scene.link());
-    scene.command(&["reannounce", NAME]);
+    scene.registrar.succeed(&["reannounce", NAME]);
     eventually("announced", SOON, || identity(&scene.link()) != link);
     // It comes seconds before the end of the call, or after it; the ledger may be a moment late.
     let late = Duration::from_secs(1);
@@ -99,7 +100,7 @@ fn an_announcement_by_hand_waits_for_the_end_of_a_call() {
 #[test]
 fn a_driver_that_changes_during_a_call_is_registered_as_it_is_in_the_end() {
     for_each_release(|release| {
-        let mut scene = Scene::set(release, "");
+        let mut scene = setup().kubelet(release).set();
         scene
             .kubelet
             .fault(|faults| faults.delay_after_get_info = Duration::from_secs(2));
@@ -123,7 +124,7 @@ fn a_driver_that_changes_during_a_call_is_registered_as_it_is_in_the_end() {
 #[test]
 fn a_driver_that_changes_while_the_kubelet_writes_is_announced_again() {
     for_each_release(|release| {
-        let mut scene = Scene::set(release, "");
+        let mut scene = setup().kubelet(release).set();
         scene
             .kubelet
             .fault(|faults| faults.delay_before_notify = Duration::from_secs(2));
@@ -150,13 +151,16 @@ fn a_driver_that_changes_while_the_kubelet_writes_is_announced_again() {
 fn a_kubelet_that_comes_back_by_itself_is_not_disturbed() {
     // Validation is tried again by every release; what fails later, from 1.36 on.
     for_each_release(|release| {
-        let node = Node::new();
-        // Half a second, doubling, as in life.
-        let settings = kubelet(&node, release).with_timing(Timing {
-            backoff_initial: Timing::default().backoff_initial,
-            ..Timing::faster(10)
-        });
-        let mut scene = Scene::with(node, settings, "");
+        // Half a second, doubling, as a real kubelet has it.
+        let mut scene = setup()
+            .kubelet(release)
+            .with(|settings| {
+                settings.with_timing(Timing {
+                    backoff_initial: Timing::default().backoff_initial,
+                    ..Timing::faster(10)
+                })
+            })
+            .set();
         let late = release == Release::V1_36;
         scene.kubelet.fault(|faults| {
             let words = Some("not today".to_owned());
@@ -169,7 +173,7 @@ fn a_kubelet_that_comes_back_by_itself_is_not_disturbed() {
         let mark = scene.kubelet.mark();
         scene.registrar.start();
         let driver = scene.wait_phase("rejected");
-        assert!(crate::scene::survival::reason(&driver).contains("not today"));
+        assert!(reason(&driver).contains("not today"));
         let link = identity(&scene.link());
         eventually("it came back four times", SOON, || {
             assert_eq!(identity(&scene.link()), link, "disturbed");
@@ -187,7 +191,7 @@ fn a_kubelet_that_comes_back_by_itself_is_not_disturbed() {
 #[test]
 fn a_kubelet_whose_plugin_watcher_is_late_registers_once() {
     for_each_release(|release| {
-        let mut scene = Scene::registered(release);
+        let mut scene = setup().more(KEEP).kubelet(release).registered();
         let settings: Settings = scene.kubelet.settings().clone();
         let mark = scene.kubelet.mark();
         scene
@@ -199,8 +203,8 @@ fn a_kubelet_whose_plugin_watcher_is_late_registers_once() {
 
 #[test]
 fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
-    let mut scene = Scene::set(Release::V1_36, KEEP).started();
-    scene.command(&["withdraw", NAME]);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
+    scene.registrar.succeed(&["withdraw", NAME]);
     scene.kubelet.wait_deregistered(NAME, SOON);
     let mark = scene.kubelet.mark();
     for crash in [false, true] {
@@ -212,7 +216,7 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
         scene.registrar.start();
         scene.wait_phase("withdrawn");
         stays("no link", Duration::from_millis(500), || {
-            !is_there(&scene.link())
+            !exists(&scene.link())
         });
     }
     // Nor does a driver that comes back undo it.
@@ -221,7 +225,7 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
     scene.kubelet.restart();
     scene.wait_phase("withdrawn");
     assert_eq!(scene.kubelet.counts_since(mark).asked, 0);
-    scene.command(&["publish", NAME]);
+    scene.registrar.succeed(&["publish", NAME]);
     scene.ends_registered(mark, 1, 0);
 }
 
@@ -229,7 +233,7 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
 #[test]
 fn a_kubelets_word_in_our_last_moments_is_answered_and_kept() {
     for_each_release(|release| {
-        let mut scene = Scene::set(release, KEEP);
+        let mut scene = setup().more(KEEP).kubelet(release).set();
         let delay = Duration::from_millis(100);
         scene
             .kubelet
@@ -249,7 +253,7 @@ fn a_kubelets_word_in_our_last_moments_is_answered_and_kept() {
 
 #[test]
 fn a_call_in_progress_is_not_interrupted_by_a_reload_either() {
-    let mut scene = Scene::set(Release::V1_35, "");
+    let mut scene = setup().kubelet(Release::V1_35).set();
     scene
         .kubelet
         .fault(|faults| faults.delay_after_get_info = Duration::from_secs(6));
@@ -261,7 +265,7 @@ fn a_call_in_progress_is_not_interrupted_by_a_reload_either() {
     let link = identity(&scene.link());
     let changed = "[defaults]\nrequest_timeout = \"4s\"\n";
     scene.node.write_default_config(&[NAME], changed);
-    scene.command(&["reload"]);
+    scene.registrar.succeed(&["reload"]);
     stays("the link is left alone", Duration::from_secs(5), || {
         identity(&scene.link()) == link
     });

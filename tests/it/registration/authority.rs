@@ -1,12 +1,13 @@
 //! The path of the socket as `:authority`, as grpc-go sends it: raw or percent-encoded.
 
-use bed::{Layout, raw};
+use bed::raw;
+use bed::scene::NAME;
 
-use crate::scene::base::{NAME, Scene};
+use crate::setup;
 
 #[test]
 fn the_path_of_the_socket_is_taken_for_an_authority() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.wait_published(NAME);
     let link = scene.node.link(NAME);

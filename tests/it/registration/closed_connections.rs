@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use bed::driver::Closing;
-use bed::{Behaviour, FakeDriver, Layout, eventually, identity};
+use bed::scene::{NAME, SOON, nothing_since};
+use bed::{Behaviour, FakeDriver, Scene, eventually, identity};
 
-use crate::scene::base::{NAME, SOON, Scene, nothing_since};
+use crate::setup;
 
 const SHORT: Duration = Duration::from_millis(100);
 /// Connections that are ended one after the other.
@@ -39,7 +40,7 @@ fn is_unheard_of(scene: &Scene) {
 #[test]
 fn a_server_that_ends_connections_keeps_its_link_while_no_kubelet_is_there() {
     for closing in WAYS {
-        let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+        let scene = setup().started();
         let driver = scene
             .node
             .behaving(NAME, Behaviour::named(NAME).closing(closing));
@@ -56,7 +57,7 @@ fn a_server_that_ends_connections_keeps_its_link_while_no_kubelet_is_there() {
 #[test]
 fn a_server_that_ends_connections_stays_registered_and_nobody_hears_of_it() {
     for closing in WAYS {
-        let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+        let scene = setup().started();
         let kubelet = scene.node.kubelet();
         let driver = scene
             .node
@@ -73,7 +74,7 @@ fn a_server_that_ends_connections_stays_registered_and_nobody_hears_of_it() {
 
 #[test]
 fn a_server_that_ends_connections_at_once_is_not_asked_at_full_speed() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     let closing = Closing::IdleUnsaid(Duration::from_millis(1));
     let driver = scene
         .node
@@ -88,7 +89,7 @@ fn a_server_that_ends_connections_at_once_is_not_asked_at_full_speed() {
 
 #[test]
 fn a_driver_that_dies_after_its_server_has_ended_connections_is_missed() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     let closing = Behaviour::named(NAME).closing(Closing::Idle(SHORT));
     let mut driver = scene.node.behaving(NAME, closing.clone());
     scene.wait_published(NAME);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bed::kubelet::Counts;
+use bed::scene::{KEEP, NAME, SOON, for_each_release, reason};
 use bed::{Behaviour, Release, eventually, stays};
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, for_each_release, reason};
+use crate::setup;
 
 /// Longer than the kubelet takes to notice anything.
 const A_WHILE: Duration = Duration::from_secs(2);
@@ -34,7 +35,7 @@ enum Asked {
 #[test]
 fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
     for_each_release(|release| {
-        let mut scene = Scene::registered(release);
+        let mut scene = setup().more(KEEP).kubelet(release).registered();
         let mark = scene.kubelet.mark();
         for (limit, asked) in [(5, Asked::OurRestart), (7, Asked::Reload)] {
             scene.driver.change(with_limit(limit));
@@ -43,7 +44,7 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
                 Asked::Reload => {
                     let more = format!("{KEEP}[defaults]\nrequest_timeout = \"4s\"\n");
                     scene.node.write_default_config(&[NAME], &more);
-                    scene.command(&["reload"]);
+                    scene.registrar.succeed(&["reload"]);
                 }
             }
             let words =
@@ -68,7 +69,7 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
 /// It would go on for as long as the driver does.
 #[test]
 fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_then_paced() {
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let mark = scene.kubelet.mark();
     scene.driver.restart(on_node("node-2"));
     eventually("announced", SOON, || {
@@ -85,7 +86,7 @@ fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_t
     let counts = scene.settled(mark);
     assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
     // Whoever cannot wait for a minute says so.
-    scene.command(&["reannounce", NAME]);
+    scene.registrar.succeed(&["reannounce", NAME]);
     eventually("the last word", SOON, || {
         scene
             .kubelet
@@ -98,7 +99,7 @@ fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_t
 
 #[test]
 fn a_driver_that_is_down_is_not_announced_by_hand() {
-    let mut scene = Scene::registered(Release::V1_35);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_35).registered();
     let mark = scene.kubelet.mark();
     scene.lose_driver();
     let output = scene.registrar.run_cli(["reannounce", NAME]);

@@ -2,22 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+use bed::scene::{KEEP, NAME, SOON, exists, for_each, reason};
 use bed::{Behaviour, Release, eventually};
 
-use crate::scene::survival::{NAME, SOON, Scene, for_each, is_there};
+use crate::setup;
 
 #[test]
 fn a_driver_that_stays_away_is_withdrawn_and_comes_back_by_itself() {
     let config = "[defaults]\nwithdraw_after = \"1s\"\n";
-    let mut scene = Scene::set(Release::V1_36, config).started();
+    let mut scene = setup().more(config).kubelet(Release::V1_36).registered();
     let mark = scene.kubelet.mark();
     let start = Instant::now();
     scene.driver.kill();
     scene.kubelet.wait_deregistered(NAME, SOON);
     assert!(start.elapsed() >= Duration::from_secs(1));
     let driver = scene.wait_phase("withdrawn");
-    assert!(crate::scene::survival::reason(&driver).contains("withdraw_after"));
-    assert!(!is_there(&scene.link()));
+    assert!(reason(&driver).contains("withdraw_after"));
+    assert!(!exists(&scene.link()));
     scene.driver.restart(Behaviour::named(NAME));
     scene.ends_registered(mark, 1, 1);
 }
@@ -25,13 +26,13 @@ fn a_driver_that_stays_away_is_withdrawn_and_comes_back_by_itself() {
 #[test]
 fn a_driver_that_is_back_before_withdraw_after_is_not_withdrawn() {
     let config = "[defaults]\nwithdraw_after = \"3s\"\n";
-    let mut scene = Scene::set(Release::V1_36, config).started();
+    let mut scene = setup().more(config).kubelet(Release::V1_36).registered();
     let mark = scene.kubelet.mark();
     for _ in 0..3 {
         scene.lose_driver();
         scene.driver.restart(Behaviour::named(NAME));
         scene.wait_driver("the driver is back", |driver| {
-            !crate::scene::survival::reason(driver).contains("not responding")
+            !reason(driver).contains("not responding")
         });
     }
     scene.ends_registered(mark, 0, 0);
@@ -39,12 +40,12 @@ fn a_driver_that_is_back_before_withdraw_after_is_not_withdrawn() {
 
 #[test]
 fn the_link_goes_when_the_kubelet_ends_while_the_driver_is_down() {
-    let mut scene = Scene::registered(Release::V1_36);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     scene.lose_driver();
-    assert!(is_there(&scene.link()), "kept for the kubelet that runs");
+    assert!(exists(&scene.link()), "kept for the kubelet that runs");
     scene.kubelet.kill9();
     let link = scene.link();
-    eventually("the link goes", SOON, || !is_there(&link));
+    eventually("the link goes", SOON, || !exists(&link));
     scene.wait_phase("waiting-for-driver");
 }
 
@@ -62,9 +63,9 @@ fn a_driver_that_comes_back_as_another_is_announced_once() {
     let news = [News::NodeId, News::Limit, News::MoreKeys, News::FewerKeys];
     for_each(&news, |news| {
         let known = Behaviour::named(NAME).with_topology("zone", "a");
-        let mut scene = Scene::set(Release::V1_36, "");
+        let mut scene = setup().kubelet(Release::V1_36).set();
         scene.driver.change(known.clone());
-        let mut scene = scene.started();
+        let mut scene = scene.registered();
         let mark = scene.kubelet.mark();
         let mut other = known;
         match news {
@@ -88,7 +89,7 @@ fn a_driver_that_comes_back_as_another_is_announced_once() {
 
 #[test]
 fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
-    let mut scene = Scene::registered(Release::V1_35);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_35).registered();
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     let mut other = Behaviour::named(NAME);
@@ -106,26 +107,26 @@ fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
 fn under_another_name_the_old_link_goes_and_two_seconds_later_the_new_one_comes() {
     const OTHER: &str = "other.csi.paas.cucloud";
     for_each(&Release::ALL, |release| {
-        let mut scene = Scene::registered(*release);
+        let mut scene = setup().more(KEEP).kubelet(*release).registered();
         let (old, new) = (scene.link(), scene.node.link(OTHER));
         scene.driver.restart(Behaviour::named(OTHER));
         // A late look makes the gap longer, never shorter.
         let mut there = Instant::now();
         eventually("the old link goes", SOON, || {
             let before = Instant::now();
-            if is_there(&old) {
+            if exists(&old) {
                 there = before;
             }
-            !is_there(&old)
+            !exists(&old)
         });
-        eventually("the new link comes", SOON, || is_there(&new));
+        eventually("the new link comes", SOON, || exists(&new));
         let gap = there.elapsed();
         assert!(gap >= Duration::from_secs(2), "{gap:?}");
         scene.kubelet.wait_registered(OTHER, SOON);
         let driver = scene.wait_phase("registered");
         assert_eq!(driver.name.as_deref(), Some(OTHER));
         assert!(!scene.kubelet.registered().contains_key(NAME));
-        assert!(!is_there(&scene.node.reg_socket(NAME)));
-        assert!(!is_there(&old));
+        assert!(!exists(&scene.node.reg_socket(NAME)));
+        assert!(!exists(&old));
     });
 }

@@ -4,12 +4,13 @@ use std::fs;
 use std::time::Duration;
 
 use bed::kubelet::Event as Seen;
-use bed::{Node, Release, Timing, eventually};
+use bed::scene::{KEEP, NAME, SOON, exists, for_each};
+use bed::{KubeletScene, Release, Timing, eventually};
 
-use crate::scene::survival::{KEEP, NAME, SOON, Scene, for_each, is_there, kubelet};
+use crate::setup;
 
 /// Links that somebody serves, in the kubelet's directory.
-fn live_links(scene: &Scene) -> Vec<String> {
+fn live_links(scene: &KubeletScene) -> Vec<String> {
     let entries = fs::read_dir(scene.node.kubelet_registry_dir()).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut live: Vec<String> = paths
@@ -23,14 +24,17 @@ fn live_links(scene: &Scene) -> Vec<String> {
 #[test]
 fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
     for_each(&[Release::V1_35, Release::V1_36], |release| {
-        let node = Node::new();
         // One failed dial, and the path is not looked at again for a minute.
-        let settings = kubelet(&node, *release).with_timing(Timing {
+        let impatient = Timing {
             dial_timeout: Duration::from_millis(100),
             backoff_initial: Duration::from_secs(60),
             ..Timing::faster(10)
-        });
-        let mut scene = Scene::with(node, settings, KEEP).started();
+        };
+        let mut scene = setup()
+            .more(KEEP)
+            .kubelet(*release)
+            .with(move |settings| settings.with_timing(impatient))
+            .registered();
         scene.registrar.kill9();
         let mark = scene.kubelet.mark();
         scene.kubelet.restart();
@@ -65,7 +69,7 @@ fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
 
 #[test]
 fn a_kubelet_that_ignored_the_dead_link_is_told_under_the_plain_name() {
-    let mut scene = Scene::registered(Release::V1_24);
+    let mut scene = setup().more(KEEP).kubelet(Release::V1_24).registered();
     scene.registrar.kill9();
     let mark = scene.kubelet.mark();
     scene.kubelet.restart();
@@ -77,12 +81,12 @@ fn a_kubelet_that_ignored_the_dead_link_is_told_under_the_plain_name() {
 #[test]
 fn a_link_that_dangled_when_the_kubelet_looked_is_made_again() {
     for_each(&Release::ALL, |release| {
-        let mut scene = Scene::registered(*release);
+        let mut scene = setup().more(KEEP).kubelet(*release).registered();
         scene.registrar.kill9();
         fs::remove_file(scene.node.reg_socket(NAME)).unwrap();
         let mark = scene.kubelet.mark();
         scene.kubelet.restart();
-        assert!(is_there(&scene.link()));
+        assert!(exists(&scene.link()));
         scene.registrar.start();
         scene.ends_registered(mark, 1, 0);
     });

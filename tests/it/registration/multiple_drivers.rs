@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use bed::kubelet::Event;
-use bed::{Behaviour, Layout, Stranger, eventually, identity};
+use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, nothing_since};
+use bed::{Behaviour, Stranger, eventually, identity};
 
-use crate::scene::base::{KEEP, NAME, OTHER, SOON, Scene, in_both_layouts, nothing_since};
+use crate::setup;
 
 const SHARED: &str = "shared.name";
 
@@ -14,7 +15,7 @@ fn every_driver_is_registered_by_itself() {
     in_both_layouts(|layout| {
         let ids: Vec<String> = (0..5).map(|n| format!("driver-{n}.test")).collect();
         let configured: Vec<&str> = ids.iter().map(String::as_str).collect();
-        let scene = Scene::started(layout, &configured, "");
+        let scene = setup().layout(layout).drivers(&configured).started();
         let kubelet = scene.node.kubelet();
         let mut drivers: Vec<_> = ids.iter().map(|id| scene.node.driver(id)).collect();
         for id in &ids {
@@ -34,7 +35,7 @@ fn every_driver_is_registered_by_itself() {
 #[test]
 fn of_two_drivers_with_one_name_the_second_waits_and_takes_over_when_the_first_is_gone() {
     in_both_layouts(|layout| {
-        let scene = Scene::started(layout, &[NAME, OTHER], "");
+        let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
         let endpoint = scene.wait_published(SHARED).endpoint;
         assert_eq!(endpoint, first.path().display().to_string());
@@ -60,7 +61,7 @@ fn of_two_drivers_with_one_name_the_second_waits_and_takes_over_when_the_first_i
 #[test]
 fn a_registered_driver_that_goes_leaves_its_name_to_one_that_answers() {
     in_both_layouts(|layout| {
-        let scene = Scene::started(layout, &[NAME, OTHER], "");
+        let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let kubelet = scene.node.kubelet();
         let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
         kubelet.wait_registered(SHARED, SOON);
@@ -83,7 +84,7 @@ fn a_registered_driver_that_goes_leaves_its_name_to_one_that_answers() {
 /// A withdrawn driver has no use for what the other one leaves.
 #[test]
 fn a_driver_that_is_withdrawn_by_hand_takes_nothing_over() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let scene = setup().drivers(&[NAME, OTHER]).started();
     let kubelet = scene.node.kubelet();
     let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     scene.phase(NAME, "registered");
@@ -100,7 +101,7 @@ fn a_driver_that_is_withdrawn_by_hand_takes_nothing_over() {
 
 #[test]
 fn a_driver_that_is_taken_off_the_configuration_leaves_its_name_to_the_next() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let scene = setup().drivers(&[NAME, OTHER]).started();
     let kubelet = scene.node.kubelet();
     let _first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     kubelet.wait_registered(SHARED, SOON);
@@ -115,7 +116,7 @@ fn a_driver_that_is_taken_off_the_configuration_leaves_its_name_to_the_next() {
 
 #[test]
 fn a_driver_that_changes_its_name_to_a_siblings_waits_for_it() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let scene = setup().drivers(&[NAME, OTHER]).started();
     let _first = scene.node.driver(NAME);
     let mut second = scene.node.driver(OTHER);
     scene.wait_published(NAME);
@@ -132,7 +133,7 @@ fn a_driver_that_changes_its_name_to_a_siblings_waits_for_it() {
 #[test]
 fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
     in_both_layouts(|layout| {
-        let scene = Scene::started(layout, &[NAME, OTHER], "");
+        let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let kubelet = scene.node.kubelet();
         let _first = scene.node.behaving(NAME, Behaviour::named(SHARED));
         kubelet.wait_registered(SHARED, SOON);
@@ -165,7 +166,7 @@ fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
 /// By its id, the one that waits would come first.
 #[test]
 fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
-    let mut scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], KEEP);
+    let mut scene = setup().drivers(&[NAME, OTHER]).more(KEEP).started();
     let kubelet = scene.node.kubelet();
     let first = scene.node.behaving(OTHER, Behaviour::named(SHARED));
     kubelet.wait_registered(SHARED, SOON);
@@ -190,7 +191,7 @@ fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
 /// It has nothing to give up but the name.
 #[test]
 fn a_driver_whose_place_a_stranger_has_does_not_keep_its_name_from_another() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let scene = setup().drivers(&[NAME, OTHER]).started();
     let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     scene.wait_published(SHARED);
     let socket = scene.node.reg_socket(SHARED);

@@ -5,17 +5,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use bed::scene::{NAME, SOON, in_both_layouts};
 use bed::wire::{RegistrationCall, get_info, notify};
-use bed::{Behaviour, Layout, eventually};
+use bed::{Behaviour, eventually, stdout};
 use nix::unistd::Uid;
 use tonic::Code;
 
-use crate::scene::base::{NAME, SOON, Scene, in_both_layouts, stdout};
+use crate::setup;
 
 #[test]
 fn get_info_and_notify_are_answered_on_the_socket_and_through_the_link() {
     in_both_layouts(|layout| {
-        let (scene, driver) = Scene::published(layout);
+        let (scene, driver) = setup().layout(layout).published();
         for (count, path) in [scene.node.reg_socket(NAME), scene.node.link(NAME)]
             .iter()
             .enumerate()
@@ -36,7 +37,7 @@ fn get_info_and_notify_are_answered_on_the_socket_and_through_the_link() {
 
 #[test]
 fn many_requests_on_one_connection_are_answered() {
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let call = RegistrationCall::open(&scene.node.link(NAME)).unwrap();
     for _ in 0..20 {
         assert_eq!(call.get_info().unwrap().name, NAME);
@@ -53,7 +54,7 @@ fn the_configured_endpoint_and_versions_are_what_the_kubelet_is_told() {
     let more = format!(
         "[drivers.{NAME:?}]\nendpoint = \"/seen/csi.sock\"\nsupported_versions = [\"1.0.0\", \"1.5.0\"]\n"
     );
-    let scene = Scene::started(Layout::TwoDirectories, &[], &more);
+    let scene = setup().drivers(&[]).more(&more).started();
     let _driver = scene.node.driver(NAME);
     let info = scene.wait_published(NAME);
     assert_eq!(info.endpoint, "/seen/csi.sock");
@@ -63,7 +64,7 @@ fn the_configured_endpoint_and_versions_are_what_the_kubelet_is_told() {
 #[test]
 fn get_info_is_unavailable_while_the_driver_does_not_answer() {
     in_both_layouts(|layout| {
-        let (scene, mut driver, _kubelet) = Scene::registered(layout);
+        let (scene, mut driver, _kubelet) = setup().layout(layout).registered();
         driver.kill();
         scene.reason(NAME, "registered", "driver not responding");
         for path in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
@@ -78,7 +79,7 @@ fn get_info_is_unavailable_while_the_driver_does_not_answer() {
 
 #[test]
 fn a_refusal_is_shown_in_the_kubelets_own_words() {
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let words = "detected topology value collision: \u{1b}[2J zone";
     notify(&scene.node.link(NAME), Some(words)).unwrap();
     let status = scene.reason(
@@ -101,7 +102,7 @@ fn a_refusal_is_shown_in_the_kubelets_own_words() {
 #[test]
 fn both_sockets_are_for_their_owner_alone() {
     in_both_layouts(|layout| {
-        let (scene, _driver) = Scene::published(layout);
+        let (scene, _driver) = setup().layout(layout).published();
         let control = scene.node.runtime_dir().join("control.sock");
         for path in [scene.node.reg_socket(NAME), control] {
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -144,7 +145,7 @@ fn a_caller_of_another_user_is_turned_away() {
         bed::skipped("root, to call as somebody else");
         return;
     }
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let path = scene.node.reg_socket(NAME);
     let override_modes = [
         "--inh-caps",

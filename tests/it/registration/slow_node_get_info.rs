@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use bed::driver::Call;
-use bed::{Behaviour, Layout, NotifySocket, eventually, identity};
+use bed::scene::{NAME, OTHER, SOON, is_nothing};
+use bed::{Behaviour, NotifySocket, eventually, identity};
 
-use crate::scene::base::{NAME, OTHER, SOON, Scene, is_nothing};
+use crate::setup;
 
 /// Less than the drivers here take.
 const IMPATIENT: &str = "[defaults]\nrequest_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
@@ -20,7 +21,7 @@ fn hanging() -> Behaviour {
 
 #[test]
 fn a_driver_whose_node_get_info_takes_longer_than_a_call_may_is_registered() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], IMPATIENT);
+    let scene = setup().more(IMPATIENT).started();
     let kubelet = scene.node.kubelet();
     let slow = Behaviour::named(NAME).taking(Call::NodeGetInfo, LONG);
     let driver = scene.node.behaving(NAME, slow);
@@ -35,11 +36,9 @@ fn a_driver_whose_node_get_info_takes_longer_than_a_call_may_is_registered() {
 
 #[test]
 fn node_info_timeout_ends_the_wait_and_the_driver_is_asked_again() {
-    let scene = Scene::started(
-        Layout::TwoDirectories,
-        &[NAME],
-        &format!("{IMPATIENT}node_info_timeout = \"600ms\"\n"),
-    );
+    let scene = setup()
+        .more(format!("{IMPATIENT}node_info_timeout = \"600ms\"\n"))
+        .started();
     let driver = scene.node.behaving(NAME, hanging());
     scene.reason(
         NAME,
@@ -56,7 +55,7 @@ fn node_info_timeout_ends_the_wait_and_the_driver_is_asked_again() {
 
 #[test]
 fn another_call_that_hangs_does_not_wait_for_node_get_info() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], IMPATIENT);
+    let scene = setup().more(IMPATIENT).started();
     let _driver = scene
         .node
         .behaving(NAME, hanging().hanging_on(Call::GetPluginInfo));
@@ -69,7 +68,7 @@ fn another_call_that_hangs_does_not_wait_for_node_get_info() {
 
 #[test]
 fn ready_does_not_wait_for_a_slow_node_get_info() {
-    let scene = Scene::new(Layout::TwoDirectories, &[NAME], IMPATIENT);
+    let scene = setup().more(IMPATIENT).set();
     let systemd = NotifySocket::bind(scene.node.root().join("notify"));
     let mut scene = scene.with_env("NOTIFY_SOCKET", systemd.path());
     let _driver = scene.node.behaving(NAME, hanging());
@@ -80,7 +79,7 @@ fn ready_does_not_wait_for_a_slow_node_get_info() {
 
 #[test]
 fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], IMPATIENT);
+    let scene = setup().more(IMPATIENT).started();
     let mut driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);
     driver.kill();
@@ -98,7 +97,7 @@ fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
 
 #[test]
 fn a_slow_driver_keeps_nobody_from_a_reload_or_a_withdrawal() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], IMPATIENT);
+    let scene = setup().more(IMPATIENT).started();
     let driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);
     scene.registrar.succeed(&["withdraw", NAME]);

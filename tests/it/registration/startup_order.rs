@@ -7,12 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use bed::driver::Listening;
+use bed::scene::{NAME, SOON, in_both_layouts, is_alive, is_nothing, nothing_since};
 use bed::{
-    Behaviour, FakeDriver, KubeletProcess, Layout, Node, Registrar, Release, Settings, eventually,
+    Behaviour, FakeDriver, KubeletProcess, Node, Registrar, Release, Scene, Settings, eventually,
     identity,
 };
 
-use crate::scene::base::{NAME, PROGRAM, SOON, Scene, in_both_layouts, is_alive, is_nothing};
+use crate::{PROGRAM, setup};
 
 #[test]
 fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
@@ -40,7 +41,7 @@ fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
 #[test]
 fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() {
     in_both_layouts(|layout| {
-        let mut scene = Scene::new(layout, &[NAME], "");
+        let mut scene = setup().layout(layout).set();
         let kubelet = scene.node.kubelet();
         let _driver = scene.node.driver(NAME);
         scene.registrar.start();
@@ -52,11 +53,9 @@ fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() 
 #[test]
 fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
     // retry_max passes many times over: an hour in small.
-    let mut scene = Scene::started(
-        Layout::TwoDirectories,
-        &[NAME],
-        "[defaults]\nretry_max = \"5ms\"\nrequest_timeout = \"10ms\"\n",
-    );
+    let mut scene = setup()
+        .more("[defaults]\nretry_max = \"5ms\"\nrequest_timeout = \"10ms\"\n")
+        .started();
     let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
@@ -79,7 +78,7 @@ fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
 fn says_which_directory_on_the_way_is_missing_and_follows_as_they_are_made_one_by_one() {
     let socket = "deep/er/still/csi.sock";
     let node_path = |scene: &Scene, below: &str| scene.node.root().join(below);
-    let mut scene = Scene::new(Layout::TwoDirectories, &[], "");
+    let mut scene = setup().drivers(&[]).set();
     let path = node_path(&scene, socket);
     scene
         .node
@@ -99,7 +98,7 @@ fn says_which_directory_on_the_way_is_missing_and_follows_as_they_are_made_one_b
 
 #[test]
 fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     let directory = scene.node.plugins_dir().join(NAME);
     fs::write(&directory, "").unwrap();
     scene.phase(NAME, "waiting-for-driver");
@@ -121,7 +120,7 @@ fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
 
 #[test]
 fn follows_a_driver_whose_directory_is_moved_away_and_back_or_moved_into_place() {
-    let (scene, _driver) = Scene::published(Layout::TwoDirectories);
+    let (scene, _driver) = setup().published();
     let (place, aside) = (
         scene.node.plugins_dir().join(NAME),
         scene.node.root().join("aside"),
@@ -140,7 +139,7 @@ fn follows_a_driver_whose_directory_is_moved_away_and_back_or_moved_into_place()
 
 #[test]
 fn a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], "");
+    let scene = setup().started();
     let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
@@ -158,7 +157,7 @@ fn a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for() {
 #[test]
 fn the_link_is_never_there_before_the_socket_listens() {
     in_both_layouts(|layout| {
-        let mut scene = Scene::new(layout, &[NAME], "");
+        let mut scene = setup().layout(layout).set();
         let link = scene.node.link(NAME);
         let (over, seen) = (AtomicBool::new(false), AtomicUsize::new(0));
         thread::scope(|scope| {
@@ -200,7 +199,7 @@ fn the_link_is_never_there_before_the_socket_listens() {
 #[test]
 fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
     in_both_layouts(|layout| {
-        let (scene, mut driver, kubelet) = Scene::registered(layout);
+        let (scene, mut driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
         driver.restart(Behaviour::named(NAME));
         scene.reason(NAME, "registered", "registered by kubelet (pid");
@@ -216,13 +215,13 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
                     .unwrap_or("")
                     .contains("registration retained")
             });
-        crate::scene::base::nothing_since(&kubelet, mark);
+        nothing_since(&kubelet, mark);
     });
 }
 
 #[test]
 fn a_driver_with_another_name_gets_another_link_after_a_pause() {
-    let (scene, mut driver, kubelet) = Scene::registered(Layout::TwoDirectories);
+    let (scene, mut driver, kubelet) = setup().registered();
     driver.restart(Behaviour::named("other.name"));
     scene.wait_no_link(NAME);
     assert!(is_nothing(&scene.node.link("other.name")));

@@ -1,17 +1,18 @@
 //! A topology key with another value: the one change that may not be announced by itself.
 
-use bed::{Behaviour, Release, eventually};
+use bed::scene::{NAME, SOON, for_each_release, reason};
+use bed::{Behaviour, KubeletScene, Release, eventually};
 
-use crate::scene::survival::{NAME, SOON, Scene, for_each_release, reason};
+use crate::setup;
 
 fn in_zone(zone: &str) -> Behaviour {
     Behaviour::named(NAME).with_topology("zone", zone)
 }
 
-fn registered_in_zone_a(release: Release) -> Scene {
-    let mut scene = Scene::set(release, "");
+fn registered_in_zone_a(release: Release) -> KubeletScene {
+    let mut scene = setup().kubelet(release).set();
     scene.driver.change(in_zone("a"));
-    scene.started()
+    scene.registered()
 }
 
 #[test]
@@ -32,7 +33,7 @@ fn stays_registered_and_says_the_mend_which_works() {
         scene.ends_registered(mark, 0, 0);
 
         scene.kubelet.remove_label("zone");
-        scene.command(&["reannounce", NAME]);
+        scene.registrar.succeed(&["reannounce", NAME]);
         eventually("the label has the new value", SOON, || {
             scene
                 .kubelet
@@ -54,7 +55,7 @@ fn announced_with_the_label_still_there_it_is_rejected_and_heals_without_the_lab
     let mut scene = registered_in_zone_a(Release::V1_36);
     scene.driver.restart(in_zone("b"));
     scene.wait_reason("remove the label");
-    scene.command(&["reannounce", NAME]);
+    scene.registrar.succeed(&["reannounce", NAME]);
     let driver = scene.wait_phase("rejected");
     assert!(reason(&driver).contains("topology value collision"));
     scene.kubelet.remove_label("zone");

@@ -5,23 +5,20 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use bed::kubelet::Event;
-use bed::{Behaviour, FakeDriver, Node, Registrar, Release, eventually, identity, stays};
-
-use crate::scene::survival::{
-    KEEP, NAME, PROGRAM, SOON, Scene, for_each, is_there, kubelet, reason, wait_driver,
+use bed::scene::{KEEP, NAME, SOON, exists, for_each, reason};
+use bed::{
+    Behaviour, KubeletScene, Registrar, Release, Settings, eventually, identity, is_root, stays,
 };
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::scene::wrapped;
+use crate::{PROGRAM, setup};
 
 /// Three of the announcements that a kubelet which can be seen would get.
 const A_WHILE: Duration = Duration::from_secs(10);
 
 /// The links go to the kubelet's directory, but its root is said to be elsewhere.
-fn with_wrong_root(release: Release) -> Scene {
-    let node = Node::new();
-    let settings = kubelet(&node, release);
-    let scene = Scene::with(node, settings, "");
+fn with_wrong_root(release: Release) -> KubeletScene {
+    let scene = setup().kubelet(release).set();
     let config = scene.node.default_config(&[NAME]).replace(
         &format!("root_dir = {:?}", scene.node.kubelet_root()),
         &format!(
@@ -36,26 +33,21 @@ fn with_wrong_root(release: Release) -> Scene {
 
 #[test]
 fn without_any_kubelet_one_link_is_made_and_left_alone() {
-    let node = Node::new();
-    node.write_default_config(&[NAME], "");
-    node.make_kubelet_registry_dir();
-    let _driver = FakeDriver::start_in_new_directory(node.csi_socket(NAME), Behaviour::named(NAME));
-    let mut registrar = Registrar::new(PROGRAM, &node);
-    registrar.start();
-    let link = eventually("the link is there", SOON, || identity(&node.link(NAME)));
+    let scene = setup().started();
+    let _driver = scene.node.driver(NAME);
+    let path = scene.node.link(NAME);
+    let link = eventually("the link exists", SOON, || identity(&path));
     stays("the link is left alone", A_WHILE, || {
-        identity(&node.link(NAME)) == Some(link)
+        identity(&path) == Some(link)
     });
-    let driver = wait_driver(&registrar, "waiting", |driver| {
-        driver.phase == "waiting-for-kubelet"
-    });
+    let driver = scene.phase(NAME, "waiting-for-kubelet");
     assert_eq!(driver.announcements, 1);
 }
 
 #[test]
 fn with_a_wrong_root_a_kubelet_that_follows_links_registers_again_by_itself() {
     for_each(&[Release::V1_35, Release::V1_36], |release| {
-        let mut scene = with_wrong_root(*release).started();
+        let mut scene = with_wrong_root(*release).registered();
         let mark = scene.kubelet.mark();
         scene.kubelet.restart();
         scene.ends_registered(mark, 1, 0);
@@ -66,7 +58,7 @@ fn with_a_wrong_root_a_kubelet_that_follows_links_registers_again_by_itself() {
 #[test]
 fn with_a_wrong_root_the_end_of_a_kubelet_is_worth_one_announcement() {
     for_each(&[true, false], |comes_back| {
-        let mut scene = with_wrong_root(Release::V1_24).started();
+        let mut scene = with_wrong_root(Release::V1_24).registered();
         let mark = scene.kubelet.mark();
         scene.kubelet.kill9();
         let before = scene.wait_phase("waiting-for-kubelet").announcements;
@@ -99,18 +91,18 @@ fn with_a_wrong_root_the_device_plugins_socket_is_sign_enough_for_one_announceme
         "exec unshare -m sh -c 'mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/device-plugins && mount --bind {} /var/lib/kubelet/device-plugins && exec \"$@\"' sh \"$@\"",
         shown.display()
     );
-    let Some(registrar) = wrapped::registrar(&scene.node, &script) else {
+    if !is_root("run it in a namespace of its own") {
         return;
-    };
-    scene.registrar = registrar;
-    let mut scene = scene.started();
+    }
+    scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, &script);
+    let mut scene = scene.registered();
 
     let mark = scene.kubelet.mark();
     scene.kubelet.restart();
     scene.wait_phase("waiting-for-kubelet");
     let _sign = UnixListener::bind(shown.join("kubelet.sock")).unwrap();
     scene.ends_registered(mark, 1, 0);
-    assert!(is_there(&scene.link()));
+    assert!(exists(&scene.link()));
 }
 
 /// In a pid namespace of its own the registrar sees no pid of the kubelet's, as with a kubelet in
@@ -118,13 +110,13 @@ fn with_a_wrong_root_the_device_plugins_socket_is_sign_enough_for_one_announceme
 #[test]
 fn a_kubelet_in_another_pid_namespace_may_restart_too() {
     for_each(&Release::ALL, |release| {
-        let mut scene = Scene::set(*release, "");
+        let mut scene = setup().kubelet(*release).set();
         let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
-        let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+        if !is_root("run it in a namespace of its own") {
             return;
-        };
-        scene.registrar = registrar;
-        let mut scene = scene.started();
+        }
+        scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
+        let mut scene = scene.registered();
         let driver = scene.wait_reason("registered by a kubelet whose pid is not visible");
         assert!(reason(&driver).contains("pid is not visible"));
         for _ in 0..2 {
@@ -139,15 +131,16 @@ fn a_kubelet_in_another_pid_namespace_may_restart_too() {
 /// socket: all that is left is to say so.
 #[test]
 fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
-    let node = Node::new();
-    let settings = kubelet(&node, Release::V1_24).without_pod_resources();
-    let mut scene = Scene::with(node, settings, "");
+    let mut scene = setup()
+        .kubelet(Release::V1_24)
+        .with(Settings::without_pod_resources)
+        .set();
     let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
-    let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+    if !is_root("run it in a namespace of its own") {
         return;
-    };
-    scene.registrar = registrar;
-    let scene = scene.started();
+    }
+    scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
+    let scene = scene.registered();
     let words = "neither the kubelet's process nor its start can be seen from here";
     for command in ["status", "doctor"] {
         let output = scene.registrar.run_cli([command]);
@@ -155,20 +148,20 @@ fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
         let said = said.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains(words), "{command}: {said}");
     }
-    assert!(is_there(&scene.link()) && scene.link().is_symlink());
+    assert!(exists(&scene.link()) && scene.link().is_symlink());
 }
 
 /// The pid cannot tell that the kubelet of the state file has ended, but its socket can.
 #[test]
 fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
     for_each(&Release::ALL, |release| {
-        let mut scene = Scene::set(*release, KEEP);
+        let mut scene = setup().more(KEEP).kubelet(*release).set();
         let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
-        let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+        if !is_root("run it in a namespace of its own") {
             return;
-        };
-        scene.registrar = registrar;
-        let mut scene = scene.started();
+        }
+        scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
+        let mut scene = scene.registered();
         let held = scene.kubelet.mark();
         scene.registrar.kill9();
         start_again(&mut scene);
@@ -186,19 +179,19 @@ fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
 /// never looks again.
 #[test]
 fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
-    let mut scene = Scene::set(Release::V1_36, "");
+    let mut scene = setup().kubelet(Release::V1_36).set();
     let script = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' sh \"$@\"";
-    let Some(registrar) = wrapped::registrar(&scene.node, script) else {
+    if !is_root("run it in a namespace of its own") {
         return;
-    };
-    scene.registrar = registrar;
-    let mut scene = scene.started();
+    }
+    scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
+    let mut scene = scene.registered();
     assert!(scene.registrar.logs().contains("inotify cannot be had"));
     for _ in 0..4 {
         scene.driver.kill();
         scene.kubelet.restart();
         let link = scene.link();
-        eventually("the link goes", SOON, || !is_there(&link));
+        eventually("the link goes", SOON, || !exists(&link));
         let mark = scene.kubelet.mark();
         fs::remove_file(scene.node.reg_socket(NAME)).unwrap();
         scene.driver.restart(Behaviour::named(NAME));
@@ -212,7 +205,7 @@ fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
 }
 
 /// The process behind the wrapper, and with it the lock, ends a little later than the wrapper.
-fn start_again(scene: &mut Scene) {
+fn start_again(scene: &mut KubeletScene) {
     let lock = scene.node.runtime_dir().join("lock");
     eventually("the lock is free", SOON, || {
         let lock = File::open(&lock).unwrap();

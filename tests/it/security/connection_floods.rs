@@ -3,16 +3,16 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use bed::scene::NAME;
 use bed::wire::RegistrationCall;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use bed::{Process, Scene, flood};
 use nix::sys::signal::Signal;
 
-use crate::scene::operator::{NAME, Scene};
-use crate::scene::request::{PATIENCE, wait_code};
+use crate::http_client::{PATIENCE, wait_code};
+use crate::setup;
 
 const CONNECTIONS: usize = 1000;
 const QUESTIONS: usize = 300;
@@ -23,22 +23,6 @@ const BORNE: Duration = Duration::from_secs(5);
 
 /// What the daemon says at the level "trace" when it does the work for one answer.
 const BUILT: &str = "putting the status together";
-
-fn allow_many_files() {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, most.min(8192), most).unwrap();
-}
-
-fn flood(path: &Path, words: &[u8]) -> Vec<UnixStream> {
-    let open = |_| {
-        let mut stream = UnixStream::connect(path).unwrap();
-        // The daemon may have closed it for a newer one.
-        match stream.write_all(words) {
-            Ok(()) | Err(_) => stream,
-        }
-    };
-    (0..CONNECTIONS).map(open).collect()
-}
 
 #[track_caller]
 fn kubelet_is_answered_in_time(scene: &Scene) {
@@ -58,12 +42,15 @@ fn kubelet_is_answered_in_time(scene: &Scene) {
 
 #[test]
 fn a_thousand_slow_http_clients_delay_neither_the_kubelet_nor_other_clients() {
-    allow_many_files();
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     wait_code(&scene.http(), "/healthz", 200);
-    let _held = flood(&scene.http(), b"GET /metrics HTTP/1.1\r\nHost: ");
+    let _held = flood(
+        &scene.http(),
+        CONNECTIONS,
+        b"GET /metrics HTTP/1.1\r\nHost: ",
+    );
     kubelet_is_answered_in_time(&scene);
     let begun = Instant::now();
     wait_code(&scene.http(), "/healthz", 200);
@@ -72,43 +59,35 @@ fn a_thousand_slow_http_clients_delay_neither_the_kubelet_nor_other_clients() {
 
 #[test]
 fn a_thousand_mute_control_clients_do_not_delay_the_kubelet() {
-    allow_many_files();
-    let scene = Scene::with_http(&[NAME]);
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let control = scene.node.runtime_dir().join("control.sock");
-    let _held = flood(&control, b"PRI * HTTP/2.0\r\n");
+    let _held = flood(&control, CONNECTIONS, b"PRI * HTTP/2.0\r\n");
     kubelet_is_answered_in_time(&scene);
     assert_eq!(wait_code(&scene.http(), "/healthz", 200), "ok");
 }
 
 #[test]
 fn a_control_client_that_never_asks_is_closed_and_one_that_watches_is_not() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let control = scene.node.runtime_dir().join("control.sock");
     let mut mute = UnixStream::connect(control).unwrap();
     mute.set_read_timeout(Some(PATIENCE)).unwrap();
-    let line = scene.command_line("status");
-    let mut watching = Command::new(&line[0])
-        .args(&line[1..])
-        .arg("--watch")
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut watch = scene.registrar.command("status");
+    let mut watching = Process::start(watch.arg("--watch").stdout(Stdio::null()));
     let mut sent = Vec::new();
     // Settings come first; then nothing, until the daemon closes.
     mute.read_to_end(&mut sent).unwrap();
-    assert!(watching.try_wait().unwrap().is_none(), "it was closed, too");
-    watching.kill().unwrap();
-    watching.wait().unwrap();
+    assert!(watching.is_running(), "its connection was closed as well");
 }
 
 /// They have hung up before the daemon comes to them, for which it is stopped.
 #[test]
 fn the_status_is_not_put_together_for_clients_that_have_left() {
     const CLIENTS: usize = 40;
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     let http = format!(
         "[http]\nlisten = \"unix:{}\"\n[log]\nlevel = \"trace\"\n",
         scene.http().display()

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use bed::{Stranger, eventually, never};
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{Scene, Stranger, eventually, never};
 
-use crate::scene::hostile::{NAME, OTHER, SOON, Scene};
+use crate::setup;
 
 /// A driver that breaks the rules is asked again within this, so that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\n";
@@ -47,7 +48,7 @@ const fn frame(kind: u8, words: &[u8]) -> Frame {
 /// registered, and the memory bounded.
 #[track_caller]
 fn borne(words: &str, hostile: impl FnOnce(&Scene) -> Stranger) {
-    let scene = Scene::started(&[NAME, OTHER], QUICK);
+    let scene = setup().drivers(&[NAME, OTHER]).http().more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
     let stranger = hostile(&scene);

@@ -1,44 +1,21 @@
 //! The modes of everything that the daemon makes, whatever umask it is started with.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
 
-use bed::{eventually, registrar};
+use bed::scene::{NAME, SOON};
+use bed::{Registrar, Scene, eventually};
 
-use crate::scene::hostile::{NAME, PROGRAM, SOON, Scene, mode};
-
-/// Ends with this.
-struct Daemon(Child);
-
-impl Daemon {
-    /// A shell sets the umask, and becomes the daemon.
-    fn with_umask(umask: &str, scene: &Scene) -> Daemon {
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"])
-            .arg(registrar::chosen(PROGRAM))
-            .args(["run", "--config"])
-            .arg(scene.node.config_file())
-            .arg("--runtime-dir")
-            .arg(scene.node.runtime_dir())
-            .stderr(Stdio::null());
-        Daemon(shell.spawn().unwrap())
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
+use crate::security::victim::mode;
+use crate::{PROGRAM, setup};
 
 /// Starts the daemon on a node where it has to make all directories itself, and has a driver
 /// registered.
 fn with_umask(umask: &str, check: impl FnOnce(&Scene)) {
-    let scene = Scene::new(&[NAME], "");
+    let mut scene = setup().http().set();
     fs::remove_dir(scene.node.runtime_dir()).unwrap();
-    let _daemon = Daemon::with_umask(umask, &scene);
+    let script = format!("umask {umask}; exec \"$@\"");
+    scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, &script);
+    scene.registrar.start();
     let _driver = scene.node.driver(NAME);
     let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);

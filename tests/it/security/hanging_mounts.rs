@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use bed::scene::{NAME, OTHER, SOON};
 use bed::wire::get_info;
-use bed::{Behaviour, FakeDriver, HangingMount, NotifySocket, eventually, identity};
+use bed::{Behaviour, FakeDriver, HangingMount, NotifySocket, Scene, eventually, identity};
 use nix::sys::signal::Signal;
 
-use crate::scene::hostile::{NAME, OTHER, PROGRAM, SOON, Scene};
+use crate::{PROGRAM, setup};
 
 const HASTE: &str = "[defaults]\nrequest_timeout = \"500ms\"\n";
 const FOUND: &str = "[defaults]\nrequest_timeout = \"500ms\"\n[discovery]\nenabled = true\n";
@@ -49,7 +50,7 @@ fn answers(scene: &Scene, id: &str, answering: bool) {
     let what = format!("{id} answers: {answering}");
     scene.registrar.wait_driver(&what, id, SOON, |driver| {
         let reason = driver.reason.as_deref().unwrap_or_default();
-        driver.phase == "registered" && reason.contains("although") != answering
+        driver.phase == "registered" && reason.contains("registration retained") != answering
     });
 }
 
@@ -59,7 +60,7 @@ fn publishes(path: &Path) -> bool {
 
 #[test]
 fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
-    let mut scene = Scene::new(&[NAME, OTHER], HASTE);
+    let mut scene = setup().drivers(&[NAME, OTHER]).http().more(HASTE).set();
     let directory = scene.node.plugins_dir().join(NAME);
     let Some(mount) = HangingMount::over(&directory) else {
         return;
@@ -95,7 +96,7 @@ fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
 
 #[test]
 fn a_file_system_that_hangs_at_the_start_keeps_nobody_else_waiting() {
-    let mut scene = Scene::new(&[], FOUND);
+    let mut scene = setup().drivers(&[]).http().more(FOUND).set();
     let Some(mount) = HangingMount::over(scene.node.plugins_dir().join(NAME)) else {
         return;
     };
@@ -116,7 +117,7 @@ fn a_file_system_that_hangs_at_the_start_keeps_nobody_else_waiting() {
 
 #[test]
 fn a_plugins_dir_that_hangs_keeps_what_is_registered_and_the_watchdog_alive() {
-    let mut scene = Scene::new(&[], FOUND);
+    let mut scene = setup().drivers(&[]).http().more(FOUND).set();
     let elsewhere = scene.node.root().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let socket = elsewhere.join("csi.sock");
@@ -143,7 +144,7 @@ fn a_plugins_dir_that_hangs_keeps_what_is_registered_and_the_watchdog_alive() {
 
 #[test]
 fn a_driver_on_a_file_system_that_may_hang_is_noticed_at_once() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let Some(_mount) = HangingMount::over(scene.node.plugins_dir().join(NAME)) else {
         return;
     };

@@ -1,120 +1,21 @@
-//! A driver that is broken or means harm: a clear reason, no file where none belongs, and other
-//! drivers in the same process go on.
+//! A driver that is broken or means harm, and the other drivers of the same process.
+//! `operator/driver_faults.rs` has the words for each fault.
 
 use std::time::Duration;
 
-use bed::driver::{Answer, Call, Listening};
-use bed::{Behaviour, Layout, Stranger, eventually, never};
+use bed::driver::{Answer, Call};
+use bed::scene::{NAME, OTHER, SOON, is_nothing};
+use bed::{Behaviour, Stranger, eventually, never};
 use tonic::Code;
 
-use crate::scene::base::{NAME, OTHER, SOON, Scene, in_both_layouts, is_nothing};
+use crate::setup;
 
 /// Bad answers are asked for again within this, so that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\n";
 
-/// The driver under test says this; another is registered meanwhile, and nothing appears on disk
-/// but what that one needs.
-#[track_caller]
-fn refused(layout: Layout, behaviour: Behaviour, words: &str) {
-    let scene = Scene::started(layout, &[NAME, OTHER], QUICK);
-    let mut driver = scene.node.behaving(NAME, behaviour);
-    let kubelet = scene.node.kubelet();
-    let mut allowed = scene.files();
-    scene.reason(NAME, "waiting-for-driver", words);
-    let healthy = scene.node.driver(OTHER);
-    kubelet.wait_registered(OTHER, SOON);
-    scene.phase(OTHER, "registered");
-    scene.reason(NAME, "waiting-for-driver", words);
-    allowed.extend([
-        healthy.path().to_owned(),
-        healthy.path().parent().unwrap().to_owned(),
-        scene.node.registry_dir(),
-        scene.node.reg_socket(OTHER),
-        scene.node.link(OTHER),
-    ]);
-    let strangers: Vec<_> = scene.files().difference(&allowed).cloned().collect();
-    assert!(strangers.is_empty(), "{strangers:?}");
-    // It is asked again, for ever.
-    driver.restart(Behaviour::named(NAME));
-    scene.wait_published(NAME);
-}
-
-#[test]
-fn a_name_that_climbs_out_of_the_directory_never_reaches_the_disk() {
-    in_both_layouts(|layout| {
-        refused(
-            layout,
-            Behaviour::named("../../etc/x"),
-            "the name \"../../etc/x\" may hold only letters",
-        );
-    });
-}
-
-#[test]
-fn a_name_with_a_slash_or_a_control_character_is_said_in_printable_words() {
-    refused(
-        Layout::TwoDirectories,
-        Behaviour::named("a/b\n\u{1b}[2J"),
-        "the name \"a/b\\n\\u{1b}[2J\"",
-    );
-}
-
-#[test]
-fn an_empty_name_is_refused() {
-    refused(
-        Layout::TwoDirectories,
-        Behaviour::named(""),
-        "the name is empty",
-    );
-}
-
-#[test]
-fn a_name_of_64_characters_is_refused() {
-    refused(
-        Layout::TwoDirectories,
-        Behaviour::named("x".repeat(64)),
-        "has 64 characters, more than 63",
-    );
-}
-
-#[test]
-fn an_empty_node_id_is_refused() {
-    let behaviour = Behaviour {
-        node_id: String::new(),
-        ..Behaviour::named(NAME)
-    };
-    refused(
-        Layout::TwoDirectories,
-        behaviour,
-        "NodeGetInfo: the node id is empty",
-    );
-}
-
-#[test]
-fn an_answer_too_large_for_any_driver_is_refused() {
-    let behaviour = Behaviour {
-        vendor_version: "v".repeat(300_000),
-        ..Behaviour::named(NAME)
-    };
-    refused(
-        Layout::TwoDirectories,
-        behaviour,
-        "GetPluginInfo failed: OutOfRange",
-    );
-}
-
-#[test]
-fn a_driver_without_a_node_service_has_nothing_to_register() {
-    let behaviour = Behaviour {
-        node_get_info: Answer::Fails(Code::Unimplemented),
-        ..Behaviour::named(NAME)
-    };
-    refused(Layout::TwoDirectories, behaviour, "has no Node service");
-}
-
 #[test]
 fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let scene = setup().more(QUICK).started();
     let controller = Behaviour {
         node_get_info: Answer::Fails(Code::Unimplemented),
         ..Behaviour::named(NAME)
@@ -137,7 +38,7 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
 
 #[test]
 fn a_volume_limit_below_zero_is_none_as_the_kubelet_has_it() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let scene = setup().more(QUICK).started();
     let behaviour = Behaviour {
         max_volumes: -1,
         ..Behaviour::named(NAME)
@@ -147,7 +48,7 @@ fn a_volume_limit_below_zero_is_none_as_the_kubelet_has_it() {
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     driver.kill();
-    scene.reason(NAME, "registered", "does not answer");
+    scene.reason(NAME, "registered", "not responding");
     driver.restart(behaviour);
     scene
         .registrar
@@ -160,29 +61,9 @@ fn a_volume_limit_below_zero_is_none_as_the_kubelet_has_it() {
 }
 
 #[test]
-fn a_call_that_hangs_ends_at_its_deadline() {
-    for call in [Call::GetPluginInfo, Call::NodeGetInfo] {
-        refused(
-            Layout::TwoDirectories,
-            Behaviour::named(NAME).hanging_on(call),
-            &format!("{call:?} took longer than 300ms"),
-        );
-    }
-}
-
-#[test]
-fn a_mute_socket_is_called_one_that_does_not_answer() {
-    let behaviour = Behaviour {
-        listening: Listening::Mute,
-        ..Behaviour::named(NAME)
-    };
-    refused(Layout::TwoDirectories, behaviour, "does not answer");
-}
-
-#[test]
 fn another_name_than_the_pinned_one_is_refused_with_both_names() {
     let pin = format!("[drivers.{NAME:?}]\nname = \"pinned.name\"\n");
-    let scene = Scene::started(Layout::TwoDirectories, &[OTHER], &pin);
+    let scene = setup().drivers(&[OTHER]).more(&pin).started();
     let _healthy = scene.node.driver(OTHER);
     let mut driver = scene.node.driver(NAME);
     let words = format!("calls itself \"{NAME}\", but the configuration pins \"pinned.name\"");
@@ -194,22 +75,8 @@ fn another_name_than_the_pinned_one_is_refused_with_both_names() {
 }
 
 #[test]
-fn a_name_too_long_for_the_path_of_a_socket_is_refused_with_the_path() {
-    in_both_layouts(|layout| {
-        let scene = Scene::started(layout, &[NAME, OTHER], QUICK);
-        let _healthy = scene.node.driver(OTHER);
-        // bed::Node's directories leave room for 50 characters or so.
-        let long = "n".repeat(63);
-        let _driver = scene.node.behaving(NAME, Behaviour::named(&*long));
-        scene.reason(NAME, "waiting-for-driver", "is too long: ");
-        scene.wait_published(OTHER);
-        assert!(is_nothing(&scene.node.link(&long)));
-    });
-}
-
-#[test]
 fn a_driver_whose_node_id_comes_later_is_published_then() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME], QUICK);
+    let scene = setup().more(QUICK).started();
     let mut driver = scene.node.behaving(
         NAME,
         Behaviour {
@@ -227,7 +94,7 @@ fn a_driver_whose_node_id_comes_later_is_published_then() {
 
 #[test]
 fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], QUICK);
+    let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     let babbler = Stranger::saying(
         &scene.node.csi_socket(NAME),
         b"220 mail.example ESMTP ready, how may I help you?\r\n",
@@ -251,7 +118,7 @@ const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 
 #[test]
 fn a_driver_that_floods_us_does_not_keep_others_waiting() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], QUICK);
+    let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
     let _flood = Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
@@ -267,7 +134,7 @@ fn a_driver_that_floods_us_does_not_keep_others_waiting() {
 
 #[test]
 fn a_driver_that_answers_and_hangs_up_each_time_is_not_asked_at_full_speed() {
-    let scene = Scene::started(Layout::TwoDirectories, &[NAME, OTHER], "");
+    let scene = setup().drivers(&[NAME, OTHER]).started();
     let behind = scene.node.behaving("behind", Behaviour::named(NAME));
     let fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     let kubelet = scene.node.kubelet();

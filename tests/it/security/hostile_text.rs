@@ -5,11 +5,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use bed::driver::Answer;
+use bed::scene::{NAME, SOON};
 use bed::wire::notify;
-use bed::{Behaviour, NotifySocket, Stranger, eventually};
+use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually};
 use tonic::Code;
 
-use crate::scene::hostile::{NAME, SOON, Scene};
+use crate::setup;
 
 /// A terminal, a line, an attribute, a label and the direction of writing.
 const WORDS: &str =
@@ -90,7 +91,7 @@ fn all_is_harmless(scene: &Scene, systemd: &NotifySocket) {
 
 fn started() -> (Scene, NotifySocket) {
     let quick = "[defaults]\nretry_max = \"50ms\"\n";
-    let mut scene = Scene::new(&[NAME], quick);
+    let mut scene = setup().http().more(quick).set();
     let systemd = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", systemd.path());
     scene.registrar.start();
@@ -200,7 +201,7 @@ fn what_a_kubelet_refuses_with_is_harmless() {
 
 #[test]
 fn a_log_of_json_has_one_object_on_each_line() {
-    let scene = Scene::started(&[NAME], "[log]\ntarget = \"json\"\n");
+    let scene = setup().http().more("[log]\ntarget = \"json\"\n").started();
     let behaviour = Behaviour {
         get_plugin_info: Answer::Fails(Code::Internal),
         complaint: WORDS.to_owned(),

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Storm, Weather, eventually};
 
 use crate::lifecycle::notify::under_systemd;
-use crate::scene::base::{NAME, OTHER, SOON};
 
 /// One alone may be slower than the daemon that it is to keep busy.
 const THREADS: usize = 2;

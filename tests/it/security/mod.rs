@@ -11,4 +11,5 @@ mod notify_socket;
 mod other_users;
 mod planted_links;
 mod silent_callers;
+mod victim;
 mod writable_directories;

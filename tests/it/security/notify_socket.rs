@@ -3,8 +3,9 @@
 use std::os::unix::net::UnixDatagram;
 
 use bed::eventually;
+use bed::scene::{NAME, SOON};
 
-use crate::scene::hostile::{NAME, SOON, Scene};
+use crate::setup;
 
 /// Fills the socket's queue.
 fn fill(path: &std::path::Path) {
@@ -16,7 +17,7 @@ fn fill(path: &std::path::Path) {
 
 #[test]
 fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_its_own_ready() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().http().set();
     let path = scene.node.root().join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
     fill(&path);

@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
-use bed::eventually;
+use bed::scene::{NAME, SOON};
+use bed::{Scene, eventually, is_root};
 
-use crate::scene::hostile::{NAME, SOON, Scene, is_root};
+use crate::setup;
 
 /// What [`foreign_caller`] is to connect to, and to say there.
 const CALLED: &str = "NSDR_TEST_CALLED";
@@ -69,7 +70,7 @@ fn as_nobody(path: &Path, words: &str, more: &[&str]) -> String {
 
 /// A driver is published, and every directory on the way lets others pass.
 fn published() -> (Scene, bed::FakeDriver) {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     fs::set_permissions(scene.node.root(), Permissions::from_mode(0o755)).unwrap();
     let driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
@@ -79,7 +80,7 @@ fn published() -> (Scene, bed::FakeDriver) {
 
 #[test]
 fn another_user_cannot_connect_to_the_registration_or_the_control_socket() {
-    if !is_root() {
+    if !is_root("act as another user") {
         return;
     }
     let (scene, _driver) = published();
@@ -105,7 +106,7 @@ fn another_user_cannot_connect_to_the_registration_or_the_control_socket() {
 
 #[test]
 fn another_user_who_gets_past_the_modes_is_turned_away_without_a_word() {
-    if !is_root() {
+    if !is_root("act as another user") {
         return;
     }
     let (scene, _driver) = published();
@@ -130,7 +131,7 @@ fn another_user_who_gets_past_the_modes_is_turned_away_without_a_word() {
 
 #[test]
 fn another_user_may_read_over_http_and_do_nothing_else() {
-    if !is_root() {
+    if !is_root("act as another user") {
         return;
     }
     let (scene, _driver) = published();

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use bed::eventually;
+use bed::scene::{NAME, SOON};
+use bed::{Scene, eventually, is_root};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::scene::hostile::{NAME, SOON, Scene, Victim, is_root, mode};
+use crate::security::victim::{Victim, mode};
+use crate::setup;
 
 fn is_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_file())
@@ -22,7 +24,7 @@ fn is_socket(path: &Path) -> bool {
 
 #[test]
 fn a_link_at_the_states_temporary_name_is_not_written_through() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     scene.phase(NAME, "waiting-for-driver");
     let victim = Victim::in_directory(scene.node.root());
     let state = scene.node.runtime_dir().join("state.json");
@@ -40,7 +42,7 @@ fn a_link_at_the_states_temporary_name_is_not_written_through() {
 
 #[test]
 fn links_at_the_places_of_state_and_control_socket_are_replaced() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().http().set();
     let victim = Victim::in_directory(scene.node.root());
     let state = scene.node.runtime_dir().join("state.json");
     for path in [&state, &scene.control()] {
@@ -64,7 +66,7 @@ fn links_at_the_places_of_state_and_control_socket_are_replaced() {
 
 #[test]
 fn a_pipe_at_the_place_of_the_state_is_not_waited_for() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().http().set();
     let state = scene.node.runtime_dir().join("state.json");
     mkfifo(&state, Mode::from_bits_truncate(0o600)).unwrap();
     scene.registrar.start();
@@ -76,7 +78,7 @@ fn a_pipe_at_the_place_of_the_state_is_not_waited_for() {
 
 #[test]
 fn a_link_at_the_place_of_the_lock_is_refused() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().http().set();
     let victim = Victim::in_directory(scene.node.root());
     symlink(victim.path(), scene.node.runtime_dir().join("lock")).unwrap();
     scene.registrar.start();
@@ -87,7 +89,10 @@ fn a_link_at_the_place_of_the_lock_is_refused() {
 
 /// Leaves a driver registered, and its state on disk.
 fn left_behind() -> (Scene, bed::FakeDriver, bed::TestKubelet) {
-    let mut scene = Scene::started(&[NAME], "[service]\non_stop = \"keep\"\n");
+    let mut scene = setup()
+        .http()
+        .more("[service]\non_stop = \"keep\"\n")
+        .started();
     let driver = scene.node.driver(NAME);
     let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
@@ -111,7 +116,7 @@ fn a_state_that_others_may_have_written_is_not_trusted() {
 
 #[test]
 fn a_state_of_another_user_is_not_trusted() {
-    if !is_root() {
+    if !is_root("act as another user") {
         return;
     }
     let (mut scene, _driver, _kubelet) = left_behind();
@@ -128,7 +133,7 @@ fn a_state_of_another_user_is_not_trusted() {
 
 #[test]
 fn a_link_at_the_place_of_the_registration_socket_is_replaced() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     scene.phase(NAME, "waiting-for-driver");
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     let victim = Victim::in_directory(scene.node.root());
@@ -160,7 +165,7 @@ fn plant(directory: &Path, target: &Path, won: &AtomicUsize, ended: &AtomicBool)
 
 #[test]
 fn a_race_for_temporary_names_in_a_directory_that_others_may_write_harms_no_other_file() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().http().set();
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     fs::set_permissions(scene.node.registry_dir(), Permissions::from_mode(0o777)).unwrap();
     let victim = Victim::in_directory(scene.node.root());

@@ -4,13 +4,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use bed::{eventually, never, registrar};
+use bed::scene::{NAME, SOON};
+use bed::{Process, eventually, flood, never};
 
-use crate::scene::hostile::{NAME, PROGRAM, SOON, Scene, flood};
+use crate::setup;
 
 /// The beginning of an HTTP/2 client's words.
 const HALF_A_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
@@ -21,7 +22,7 @@ const GROWTH: u64 = 64 * 1024;
 
 #[test]
 fn a_thousand_mute_clients_of_the_control_socket_do_not_keep_status_waiting() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let _held = flood(&scene.control(), 1_000, HALF_A_PREFACE);
@@ -35,28 +36,23 @@ fn a_thousand_mute_clients_of_the_control_socket_do_not_keep_status_waiting() {
 
 #[test]
 fn clients_that_have_asked_are_not_closed_for_mute_ones() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     scene.phase(NAME, "waiting-for-driver");
-    let mut watching = Command::new(registrar::chosen(PROGRAM))
-        .args(["status", "--json", "--watch", "--runtime-dir"])
-        .arg(scene.node.runtime_dir())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut watch = scene.registrar.command("status");
+    watch.args(["--json", "--watch"]).stdout(Stdio::piped());
+    let mut watching = Process::start(&mut watch);
+    let mut lines = BufReader::new(watching.stdout()).lines();
     assert!(lines.next().is_some(), "it has asked");
     let _held = flood(&scene.control(), 500, HALF_A_PREFACE);
     let _driver = scene.node.driver(NAME);
     // The stream would end here if it had been closed.
     let told = lines.find(|line| line.as_ref().unwrap().contains("waiting-for-kubelet"));
-    assert!(told.is_some(), "it was closed");
-    watching.kill().unwrap();
-    watching.wait().unwrap();
+    assert!(told.is_some(), "its connection was closed");
 }
 
 #[test]
 fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let before = scene.registrar.rss_kb();
@@ -72,7 +68,7 @@ fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
 
 #[test]
 fn a_caller_that_speaks_in_drops_delays_nobody() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let sockets = [scene.node.reg_socket(NAME), scene.control(), scene.http()];
@@ -97,7 +93,7 @@ fn a_caller_that_speaks_in_drops_delays_nobody() {
 
 #[test]
 fn mute_clients_over_tcp_do_not_keep_others_from_reading() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().http().set();
     let address = SocketAddr::from(([127, 0, 0, 1], bed::free_port()));
     let listen = format!("[http]\nlisten = \"{address}\"\n");
     scene.node.write_default_config(&[NAME], &listen);
@@ -118,7 +114,7 @@ fn mute_clients_over_tcp_do_not_keep_others_from_reading() {
 
 #[test]
 fn a_client_that_never_reads_its_answer_costs_no_memory() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     // A second one behind the preface and SETTINGS: PING that wants an answer each time.

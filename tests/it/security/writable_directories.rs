@@ -4,10 +4,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use bed::{Behaviour, FakeDriver, Layout, TestKubelet, eventually, stays};
+use bed::scene::{A_WHILE, NAME, OTHER, SOON, is_nothing};
+use bed::{Behaviour, FakeDriver, Scene, TestKubelet, eventually, stays, stdout};
 use nix::unistd::geteuid;
 
-use crate::scene::many::{A_WHILE, NAME, OTHER, SOON, Scene, is_nothing, stdout};
+use crate::setup;
 
 /// Somebody else on this machine.
 const USER: u32 = 12345;
@@ -27,7 +28,10 @@ fn can_give_away() -> bool {
 
 #[test]
 fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
-    let scene = Scene::new(Layout::TwoDirectories, &format!("[drivers.{OTHER:?}]\n"));
+    let scene = setup()
+        .discovery()
+        .more(format!("[drivers.{OTHER:?}]\n"))
+        .set();
     let driver = scene.node.driver(NAME);
     let named = scene.node.driver(OTHER);
     let directory = scene.directory(NAME);
@@ -61,7 +65,7 @@ fn a_directory_of_another_user_is_refused() {
     if !can_give_away() {
         return;
     }
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     fs::create_dir(scene.directory(NAME)).unwrap();
     chown(scene.directory(NAME), Some(12345), None).unwrap();
     let _driver = scene.node.driver(NAME);
@@ -72,7 +76,7 @@ fn a_directory_of_another_user_is_refused() {
 
 #[test]
 fn a_registration_is_kept_while_its_directory_is_refused() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
@@ -88,7 +92,7 @@ fn a_registration_is_kept_while_its_directory_is_refused() {
 #[test]
 fn a_sticky_directory_above_passes() {
     // The node itself lives in /tmp.
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let sticky = Permissions::from_mode(0o1777);
     fs::set_permissions(scene.node.plugins_dir(), sticky).unwrap();
     let _driver = scene.node.driver(NAME);
@@ -97,7 +101,7 @@ fn a_sticky_directory_above_passes() {
 
 #[test]
 fn a_driver_is_refused_while_others_may_write_to_any_directory_above_it() {
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let plugins = scene.node.plugins_dir();
     chmod(&plugins, 0o777);
     let driver = scene.node.driver(NAME);
@@ -129,7 +133,7 @@ fn a_driver_is_refused_while_others_may_write_to_any_directory_above_it() {
 
 #[test]
 fn what_a_link_leads_to_is_looked_at_as_well() {
-    let scene = Scene::new(Layout::TwoDirectories, "");
+    let scene = setup().discovery().set();
     let open = scene.node.root().join("open");
     let socket = open.join("driver/csi.sock");
     let _driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
@@ -165,7 +169,7 @@ fn a_sticky_directory_protects_what_is_roots_and_nothing_else() {
     if !can_give_away() {
         return;
     }
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     chmod(&scene.node.plugins_dir(), 0o1777);
     let aside = scene.node.root().join("aside");
     let _driver =
@@ -185,7 +189,10 @@ fn a_sticky_directory_protects_what_is_roots_and_nothing_else() {
 
 #[test]
 fn a_driver_that_is_named_is_served_with_a_warning() {
-    let scene = Scene::started(Layout::TwoDirectories, &format!("[drivers.{NAME:?}]\n"));
+    let scene = setup()
+        .discovery()
+        .more(format!("[drivers.{NAME:?}]\n"))
+        .started();
     chmod(&scene.node.plugins_dir(), 0o777);
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
@@ -215,7 +222,10 @@ struct Swapped {
 
 impl Swapped {
     fn registered() -> Swapped {
-        let scene = Scene::started(Layout::TwoDirectories, "[service]\non_stop = \"keep\"\n");
+        let scene = setup()
+            .discovery()
+            .more("[service]\non_stop = \"keep\"\n")
+            .started();
         let kubelet = scene.node.kubelet();
         let driver = scene.node.driver(NAME);
         kubelet.wait_registered(NAME, SOON);
@@ -302,7 +312,7 @@ fn a_registration_ends_when_its_socket_becomes_another_users() {
     if !can_give_away() {
         return;
     }
-    let scene = Scene::started(Layout::TwoDirectories, "");
+    let scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
@@ -327,7 +337,7 @@ fn a_registration_is_kept_when_a_directory_gets_another_owner_and_the_driver_is_
     if !can_give_away() {
         return;
     }
-    let mut scene = Scene::started(Layout::TwoDirectories, "");
+    let mut scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);

@@ -12,7 +12,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdin, Command as Process, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -22,6 +22,7 @@ use super::child::{ASKED, Command, Report, Start};
 use super::ledger::Ledger;
 use super::record::Event;
 use super::settings::{Faults, Settings};
+use crate::process::Process;
 use crate::view::View;
 
 /// Declares the entry through which this test executable can become a kubelet.
@@ -52,7 +53,7 @@ pub struct KubeletProcess {
 }
 
 struct Running {
-    child: Child,
+    process: Process,
     commands: ChildStdin,
     done: Receiver<Faults>,
     reader: thread::JoinHandle<()>,
@@ -80,7 +81,7 @@ impl KubeletProcess {
 
     /// The process, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.running.as_ref().map(|running| running.child.id())
+        self.running.as_ref().map(|running| running.process.pid())
     }
 
     /// Ends it with SIGKILL and waits for its end. API objects stay as they are.
@@ -88,8 +89,8 @@ impl KubeletProcess {
         let Some(mut running) = self.running.take() else {
             return;
         };
-        running.child.kill().unwrap();
-        let status = running.child.wait().unwrap();
+        // Its end closes the pipe that the reader reads.
+        let status = running.process.end();
         running.reader.join().unwrap();
         self.faults.lose_notify = 0;
         self.ledger.write(Event::Stopped);
@@ -164,19 +165,18 @@ impl Running {
     fn spawn(ledger: &Arc<Ledger>, view: Option<&View>) -> Self {
         // The link in /proc, unlike a path, is right even if cargo has replaced the file.
         let program = format!("/proc/{}/exe", std::process::id());
-        let mut process = match view {
+        let mut command = match view {
             Some(view) => view.command(program),
-            None => Process::new(program),
+            None => std::process::Command::new(program),
         };
-        let mut child = process
+        command
             .args(["--exact", "kubelet_process", "--ignored", "--nocapture"])
             .args(["--test-threads", "1"])
             .env(ASKED, "1")
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            .stdout(Stdio::piped());
+        let mut process = Process::start(&mut command);
+        let lines = BufReader::new(process.stdout()).lines();
         let ledger = Arc::clone(ledger);
         let (sender, done) = channel();
         let reader = thread::spawn(move || {
@@ -185,8 +185,8 @@ impl Running {
             }
         });
         Self {
-            commands: child.stdin.take().unwrap(),
-            child,
+            commands: process.stdin(),
+            process,
             done,
             reader,
         }

@@ -4,10 +4,11 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::scene::{NAME, ROUNDS, SOON, settings};
-use crate::stand_in::StandIn;
 use bed::kubelet::{Event, KubeletProcess};
 use bed::{Behaviour, FakeDriver, Node, Release, eventually, wire};
+
+use crate::scene::{NAME, ROUNDS, SOON, settings};
+use crate::stand_in::StandIn;
 
 fn parties(node: &Node) -> (FakeDriver, StandIn) {
     let behaviour = Behaviour::named(NAME).with_topology("zone", "a");

@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
-use crate::stand_in::StandIn;
 use bed::kubelet::{Counts, Event};
 use bed::{Release, Timing};
+
+use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
+use crate::stand_in::StandIn;
 
 #[test]
 fn registers_a_link_to_a_live_socket() {

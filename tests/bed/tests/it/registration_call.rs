@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
-use crate::stand_in::{NotifyAnswer, StandIn};
 use bed::driver::{Answer, Behaviour, Call};
 use bed::kubelet::{Counts, Event};
 use bed::{Release, Timing, eventually};
+
+use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
+use crate::stand_in::{NotifyAnswer, StandIn};
 
 fn rejections(scene: &Scene) -> usize {
     scene.kubelet.counts_since(Default::default()).rejections

@@ -4,13 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use bed::eventually;
+use bed::scene::{NAME, SOON};
 
 use super::{doctor, findings, finds};
-use crate::scene::operator::{NAME, SOON, Scene};
+use crate::setup;
 
 #[test]
 fn a_file_in_the_place_of_our_directory() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let registry = scene.node.registry_dir();
     fs::create_dir_all(registry.parent().unwrap()).unwrap();
     fs::write(registry, "").unwrap();
@@ -19,7 +20,7 @@ fn a_file_in_the_place_of_our_directory() {
 
 #[test]
 fn a_file_in_the_place_of_the_kubelets_directory() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
     fs::write(scene.node.kubelet_registry_dir(), "").unwrap();
     finds(&scene, "kubelet directory", "is no directory");
@@ -27,7 +28,7 @@ fn a_file_in_the_place_of_the_kubelets_directory() {
 
 #[test]
 fn a_directory_that_everybody_may_write_to_is_a_warning() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -48,7 +49,7 @@ fn a_node_without_any_driver_is_a_warning_that_says_how_to_have_one() {
         ("", "config"),
         ("[discovery]\nenabled = true\n", "csi.sock"),
     ] {
-        let scene = Scene::started(&[], config);
+        let scene = setup().drivers(&[]).more(config).started();
         eventually("the daemon answers", SOON, || scene.registrar.status());
         let output = doctor(&scene);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -1,39 +1,21 @@
-//! Set-ups where the driver is the cause.
+//! Nodes on which the driver or its directory is the cause. `operator/driver_faults.rs` has the faults of
+//! a driver that runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use bed::driver::{Answer, Call, Listening};
+use bed::driver::Call;
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Behaviour, FakeDriver, HangingMount, eventually};
-use tonic::Code;
 
 use super::{doctor, findings, finds};
-use crate::scene::operator::{NAME, OTHER, SOON, Scene};
+use crate::setup;
 
 const QUICK: &str = "[defaults]\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
 
-/// A driver that behaves so, without and with the daemon.
-#[track_caller]
-fn driver_is_found(behaviour: Behaviour, check: &str, words: &str) {
-    let mut scene = Scene::new(&[NAME], QUICK);
-    let _driver = scene.node.behaving(NAME, behaviour);
-    finds(&scene, check, words);
-    scene.registrar.start();
-    scene.phase(NAME, "waiting-for-driver");
-    finds(&scene, check, words);
-}
-
-fn failing(get_plugin_info: Answer, node_get_info: Answer) -> Behaviour {
-    Behaviour {
-        get_plugin_info,
-        node_get_info,
-        ..Behaviour::named(NAME)
-    }
-}
-
 #[test]
 fn an_absent_driver() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     finds(&scene, "csi.sock", "waiting for");
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
@@ -42,16 +24,16 @@ fn an_absent_driver() {
 
 #[test]
 fn a_file_in_the_place_of_the_drivers_socket() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let socket = scene.node.csi_socket(NAME);
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     fs::write(&socket, "").unwrap();
-    finds(&scene, "csi.sock", "is not a socket");
+    finds(&scene, "csi.sock", "is no socket");
 }
 
 #[test]
 fn a_file_system_that_does_not_answer() {
-    let mut scene = Scene::new(&[NAME], QUICK);
+    let mut scene = setup().more(QUICK).set();
     let Some(mount) = HangingMount::over(scene.node.plugins_dir().join(NAME)) else {
         return;
     };
@@ -64,62 +46,18 @@ fn a_file_system_that_does_not_answer() {
 }
 
 #[test]
-fn a_stale_socket() {
-    let behaviour = Behaviour {
-        listening: Listening::Refuses,
-        ..Behaviour::named(NAME)
-    };
-    driver_is_found(behaviour, "csi.sock listening", "no process listens on");
-}
-
-#[test]
-fn a_driver_that_says_nothing() {
-    let behaviour = Behaviour {
-        listening: Listening::Mute,
-        ..Behaviour::named(NAME)
-    };
-    driver_is_found(behaviour, "csi.sock answering", "does not answer");
-}
-
-#[test]
 fn a_wrong_name() {
     let pin = format!("[drivers.{NAME:?}]\nname = \"pinned.name\"\n");
-    let scene = Scene::started(&[], &pin);
+    let scene = setup().drivers(&[]).more(&pin).started();
     let _driver = scene.node.driver(NAME);
     finds(&scene, "name", "the configuration pins \"pinned.name\"");
 }
 
 #[test]
-fn a_name_that_csi_forbids() {
-    driver_is_found(Behaviour::named("../x"), "name", "may hold only letters");
-}
-
-#[test]
-fn get_plugin_info_that_fails() {
-    driver_is_found(
-        failing(Answer::Fails(Code::Internal), Answer::Works),
-        "GetPluginInfo",
-        "GetPluginInfo failed: Internal",
-    );
-}
-
-#[test]
-fn node_get_info_that_fails_or_hangs() {
-    driver_is_found(
-        failing(Answer::Works, Answer::Fails(Code::Unavailable)),
-        "NodeGetInfo",
-        "NodeGetInfo failed: Unavailable",
-    );
-    driver_is_found(
-        Behaviour::named(NAME).hanging_on(Call::NodeGetInfo),
-        "NodeGetInfo",
-        "NodeGetInfo took longer than 300ms",
-    );
-}
-
-#[test]
 fn node_get_info_that_takes_long_is_a_warning_and_is_said_soon() {
-    let mut scene = Scene::new(&[NAME], "[defaults]\nrequest_timeout = \"300ms\"\n");
+    let mut scene = setup()
+        .more("[defaults]\nrequest_timeout = \"300ms\"\n")
+        .set();
     let slow = Behaviour::named(NAME).hanging_on(Call::NodeGetInfo);
     let _driver = scene.node.behaving(NAME, slow);
     scene.registrar.start();
@@ -145,7 +83,7 @@ fn node_get_info_that_takes_long_is_a_warning_and_is_said_soon() {
 #[test]
 fn node_get_info_that_the_daemon_has_given_up_is_a_fault() {
     let more = "[defaults]\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"900ms\"\n";
-    let mut scene = Scene::new(&[NAME], more);
+    let mut scene = setup().more(more).set();
     let slow = Behaviour::named(NAME).hanging_on(Call::NodeGetInfo);
     let _driver = scene.node.behaving(NAME, slow);
     scene.registrar.start();
@@ -158,7 +96,7 @@ fn node_get_info_that_the_daemon_has_given_up_is_a_fault() {
 
 #[test]
 fn a_driver_that_has_restarted_is_no_warning_any_more() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let mut driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -185,70 +123,27 @@ fn a_driver_that_has_restarted_is_no_warning_any_more() {
 }
 
 #[test]
-fn an_empty_node_id() {
-    let behaviour = Behaviour {
-        node_id: String::new(),
-        ..Behaviour::named(NAME)
-    };
-    driver_is_found(behaviour, "NodeGetInfo", "the node id is empty");
-}
-
-#[test]
-fn a_driver_without_a_node_service_is_a_warning() {
-    let scene = Scene::started(&[NAME], "");
-    let _driver = scene.node.behaving(
-        NAME,
-        failing(Answer::Works, Answer::Fails(Code::Unimplemented)),
-    );
-    scene.phase(NAME, "waiting-for-driver");
-    let output = doctor(&scene);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let findings = findings(&output);
-    let about = findings
-        .iter()
-        .find(|finding| finding["check"] == "NodeGetInfo");
-    assert_eq!(about.unwrap()["level"], "warning");
-}
-
-#[test]
-fn a_path_that_is_too_long() {
-    driver_is_found(
-        Behaviour::named("x".repeat(63)),
-        "path length",
-        "is too long",
-    );
-}
-
-#[test]
 fn a_plugin_directory_that_discovery_refuses() {
-    let mut scene = Scene::new(&[], "[discovery]\nenabled = true\n");
+    let mut scene = setup().discovery().set();
     let _driver = scene.node.driver(NAME);
     let directory = scene.node.csi_socket(NAME).parent().unwrap().to_owned();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-    finds(
-        &scene,
-        "plugin directory",
-        "users other than root can write",
-    );
+    finds(&scene, "plugin directory", "others than root may write");
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
-    finds(
-        &scene,
-        "plugin directory",
-        "users other than root can write",
-    );
+    finds(&scene, "plugin directory", "others than root may write");
 }
 
 #[test]
 fn a_plugins_dir_that_others_may_write_to() {
-    let mut scene = Scene::new(&[OTHER], "[discovery]\nenabled = true\n");
+    let mut scene = setup().discovery().drivers(&[OTHER]).set();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     let plugins = scene.node.plugins_dir();
     fs::set_permissions(&plugins, fs::Permissions::from_mode(0o777)).unwrap();
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     scene.phase(OTHER, "waiting-for-kubelet");
-    let words = format!("users other than root can write to {}", plugins.display());
+    let words = format!("others than root may write to {}", plugins.display());
     let mend = format!("chmod go-w {}", plugins.display());
     let findings = findings(&doctor(&scene));
     let about = |driver: Option<&str>| {
@@ -271,7 +166,7 @@ fn a_plugins_dir_that_others_may_write_to() {
 
 #[test]
 fn no_driver_at_all_and_no_daemon() {
-    let mut scene = Scene::new(&[], "[discovery]\nenabled = true\n");
+    let mut scene = setup().discovery().set();
     finds(&scene, "daemon", "is not running");
     scene.registrar.start();
     eventually("the daemon answers", SOON, || {

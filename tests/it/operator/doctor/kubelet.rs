@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use bed::{KubeletProcess, Release, Settings, Timing};
+use bed::scene::{NAME, SOON};
+use bed::{KubeletProcess, Release, Scene, Settings, Timing};
 
 use super::{doctor, finds, first_is, mended_by, proc};
-use crate::scene::operator::{NAME, SOON, Scene};
+use crate::setup;
 
 /// Puts a kubelet into that, with this root directory, and with this as its file system.
 fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
@@ -40,7 +41,7 @@ fn take_away(scene: &Scene) {
 
 #[test]
 fn a_kubelet_that_does_not_run() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     finds(&scene, "kubelet running", "no kubelet runs");
@@ -48,7 +49,7 @@ fn a_kubelet_that_does_not_run() {
 
 #[test]
 fn a_kubelet_directory_that_is_missing() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
     finds(&scene, "kubelet running", "plugins_registry is missing");
     kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
@@ -60,7 +61,7 @@ fn a_kubelet_directory_that_is_missing() {
 
 #[test]
 fn a_kubelet_with_its_root_directory_elsewhere() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     kubelet_process(&scene, Path::new("/var/lib/k0s/kubelet"), Path::new("/"));
@@ -79,7 +80,7 @@ fn a_kubelet_with_its_root_directory_elsewhere() {
 
 #[test]
 fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let container = scene.node.root().join("container");
@@ -99,7 +100,7 @@ fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
 
 #[test]
 fn a_kubelet_that_does_not_look() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
@@ -112,7 +113,7 @@ fn a_kubelet_that_does_not_look() {
 
 #[test]
 fn a_kubelet_that_says_no() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let kubelet = scene.node.kubelet();
     kubelet.fault(|faults| faults.refuse = Some("the version is bad".to_owned()));
     let _driver = scene.node.driver(NAME);
@@ -129,7 +130,7 @@ fn a_refusal_has_the_mend_that_fits_it() {
             "remove the other registration socket",
         ),
     ] {
-        let scene = Scene::started(&[NAME], "");
+        let scene = setup().started();
         let kubelet = scene.node.kubelet();
         kubelet.fault(|faults| faults.refuse = Some(words.to_owned()));
         let _driver = scene.node.driver(NAME);
@@ -142,7 +143,7 @@ fn a_refusal_has_the_mend_that_fits_it() {
 
 #[test]
 fn a_plugins_registry_made_anew_under_a_running_kubelet() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -163,7 +164,7 @@ fn waits_for_a_restart(scene: &Scene) {
 
 #[test]
 fn a_plugins_registry_made_anew_is_remembered_over_our_restart() {
-    let mut scene = Scene::started(&[NAME], "[service]\non_stop = \"keep\"\n");
+    let mut scene = setup().more("[service]\non_stop = \"keep\"\n").started();
     let settings = Settings::new(scene.node.kubelet_root(), Release::V1_36);
     let mut kubelet = KubeletProcess::start(settings.with_timing(Timing::faster(10)));
     let _driver = scene.node.driver(NAME);

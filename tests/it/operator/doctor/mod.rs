@@ -10,10 +10,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Output;
 
-use bed::{Behaviour, FakeDriver, Registrar};
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{Behaviour, FakeDriver, Registrar, Scene, stdout};
 use serde_json::Value;
 
-use crate::scene::operator::{NAME, OTHER, PROGRAM, SOON, Scene, stdout};
+use crate::{PROGRAM, setup};
 
 /// A proc file system of the test's own: nothing that runs on this machine is in it.
 fn proc(scene: &Scene) -> PathBuf {
@@ -22,14 +23,14 @@ fn proc(scene: &Scene) -> PathBuf {
     proc
 }
 
-fn doctor(scene: &Scene) -> Output {
+pub(super) fn doctor(scene: &Scene) -> Output {
     let proc = proc(scene).display().to_string();
     scene
         .registrar
         .run_cli(["doctor", "--json", "--proc", &proc])
 }
 
-fn findings(output: &Output) -> Vec<Value> {
+pub(super) fn findings(output: &Output) -> Vec<Value> {
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!(report["healthy"], output.status.success(), "{report}");
@@ -58,13 +59,13 @@ fn mended_by(output: &Output, words: &str) {
 }
 
 #[track_caller]
-fn finds(scene: &Scene, check: &str, words: &str) {
+pub(super) fn finds(scene: &Scene, check: &str, words: &str) {
     first_is(&doctor(scene), check, words);
 }
 
 #[test]
 fn a_node_where_all_is_well_has_no_fault_and_is_0() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -78,7 +79,7 @@ fn a_node_where_all_is_well_has_no_fault_and_is_0() {
 
 #[test]
 fn a_warning_is_no_fault() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -92,21 +93,21 @@ fn a_warning_is_no_fault() {
 
 #[test]
 fn a_bad_configuration() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     scene.node.write_config("plugins_dir = \"here\"\n");
     finds(&scene, "config", "must be an absolute path");
 }
 
 #[test]
 fn a_daemon_that_does_not_run() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     finds(&scene, "daemon", "is not running");
 }
 
 #[test]
 fn a_driver_that_is_configured_and_not_loaded() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     let _kubelet = scene.node.kubelet();
     scene.phase(NAME, "registered");
@@ -116,7 +117,7 @@ fn a_driver_that_is_configured_and_not_loaded() {
 
 #[test]
 fn a_driver_that_was_withdrawn_by_hand() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     assert!(scene.registrar.run_cli(["withdraw", NAME]).status.success());
@@ -126,7 +127,7 @@ fn a_driver_that_was_withdrawn_by_hand() {
 
 #[test]
 fn a_link_that_is_somebody_elses() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _foreign = UnixListener::bind(scene.node.link(NAME)).unwrap();
     let mut scene = scene;
     scene.registrar.start();
@@ -140,7 +141,7 @@ fn a_link_that_is_somebody_elses() {
 
 #[test]
 fn a_directory_in_the_place_of_the_link() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     fs::create_dir(scene.node.link(NAME)).unwrap();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "conflict");
@@ -150,7 +151,7 @@ fn a_directory_in_the_place_of_the_link() {
 /// What a path is called says nothing about what is wrong there.
 #[test]
 fn words_of_ours_in_a_path_do_not_change_the_mend() {
-    let mut scene = Scene::new(&[], "");
+    let mut scene = setup().drivers(&[]).set();
     let registry = scene.node.root().join("who-serves-what");
     fs::create_dir(&registry).unwrap();
     let config = scene.node.default_config(&[]);
@@ -168,7 +169,7 @@ fn words_of_ours_in_a_path_do_not_change_the_mend() {
 
 #[test]
 fn people_read_the_same_and_grep_finds_each_sentence_on_one_line() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let proc = proc(&scene).display().to_string();
     let said = stdout(&scene.registrar.run_cli(["doctor", "--proc", &proc]));
     assert!(
@@ -186,7 +187,7 @@ fn people_read_the_same_and_grep_finds_each_sentence_on_one_line() {
 /// By its environment: its drivers are elsewhere, and its links in the same place.
 #[test]
 fn a_daemon_with_other_plugins_is_taken_at_its_word() {
-    let mut scene = Scene::new(&[NAME], "");
+    let mut scene = setup().set();
     let elsewhere = scene.node.root().join("elsewhere");
     let socket = elsewhere.join(NAME).join("csi.sock");
     let _driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
@@ -206,7 +207,7 @@ fn a_daemon_with_other_plugins_is_taken_at_its_word() {
 
 #[test]
 fn a_daemon_with_other_settings_is_taken_at_its_word() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);

@@ -4,10 +4,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output};
 
+use bed::scene::NAME;
+use bed::{Process, Scene, has_program};
 use nix::unistd::geteuid;
 
 use super::{doctor, finds, first_is, proc};
-use crate::scene::operator::{NAME, Scene, has};
+use crate::setup;
 
 /// Root may do everything, so that these look as somebody who may not.
 fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
@@ -15,10 +17,10 @@ fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
     if !geteuid().is_root() {
         return Some(doctor(scene));
     }
-    if !has("setpriv") {
+    if !has_program("setpriv") {
         return None;
     }
-    let line = scene.command_line("doctor");
+    let line = scene.registrar.command_line("doctor");
     let program = scene.node.root().join("registrar");
     bed::script::copy(line[0].as_ref(), &program);
     for path in [scene.node.root(), &scene.node.root().join("run")] {
@@ -35,7 +37,7 @@ fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
 
 #[test]
 fn a_directory_that_the_sandbox_hides_from_the_daemon() {
-    let scene = Scene::started(&[NAME], "");
+    let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let process = proc(&scene).join(scene.registrar.pid().to_string());
@@ -52,35 +54,30 @@ fn a_directory_that_the_sandbox_hides_from_the_daemon() {
 
 #[test]
 fn a_directory_that_is_read_only_for_the_daemon_alone() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
-    let run = scene.command_line("run").join(" ");
+    let run = scene.registrar.command_line("run").join(" ");
     let script = format!(
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {run}",
         scene.node.registry_dir().display(),
     );
-    let mut daemon = Command::new("unshare")
-        .args(["--mount", "--map-root-user", "sh", "-c", &script])
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--map-root-user", "sh", "-c", &script]);
+    let mut daemon = Process::start(unshare.stderr(std::process::Stdio::null()));
     let control = scene.node.runtime_dir().join("control.sock");
     let up = (0..400).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        control.exists() || daemon.try_wait().unwrap().is_some()
+        control.exists() || !daemon.is_running()
     });
     assert!(up, "neither up nor ended");
-    let runs = daemon.try_wait().unwrap().is_none();
-    if runs {
+    if daemon.is_running() {
         scene.phase(NAME, "waiting-for-kubelet");
-        let process = proc(&scene).join(daemon.id().to_string());
+        let process = proc(&scene).join(daemon.pid().to_string());
         fs::create_dir(&process).unwrap();
-        let root = format!("/proc/{}/root", daemon.id());
+        let root = format!("/proc/{}/root", daemon.pid());
         symlink(root, process.join("root")).unwrap();
         finds(&scene, "sandbox", "is read-only for the daemon");
-        daemon.kill().unwrap();
-        daemon.wait().unwrap();
     } else {
         bed::skipped("mounts");
     }
@@ -88,7 +85,7 @@ fn a_directory_that_is_read_only_for_the_daemon_alone() {
 
 #[test]
 fn a_directory_that_may_not_be_written() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     fs::set_permissions(scene.node.registry_dir(), fs::Permissions::from_mode(0o555)).unwrap();
@@ -99,7 +96,7 @@ fn a_directory_that_may_not_be_written() {
 
 #[test]
 fn a_socket_that_may_not_be_connected_to() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let driver = scene.node.driver(NAME);
     for directory in [
         scene.node.root().join("vdata/storage"),
@@ -119,10 +116,10 @@ fn a_socket_that_may_not_be_connected_to() {
 
 #[test]
 fn a_file_system_that_is_read_only() {
-    let scene = Scene::new(&[NAME], "");
+    let scene = setup().set();
     let _driver = scene.node.driver(NAME);
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
-    let line = scene.command_line("doctor").join(" ");
+    let line = scene.registrar.command_line("doctor").join(" ");
     let script = format!(
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && {line} --json --proc {1}",
         scene.node.registry_dir().display(),

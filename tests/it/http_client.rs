@@ -6,8 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bed::eventually;
-
-use crate::scene::operator::SOON;
+use bed::scene::SOON;
 
 /// An answer as it came.
 #[derive(Debug)]

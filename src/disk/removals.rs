@@ -46,7 +46,7 @@ impl Removals {
                 let left = (path, identity.clone());
                 // A driver may have taken the file up and given it up again in the meantime.
                 if !self.leftovers.contains(&left) {
-                    tracing::warn!(%error, path = %left.0.display(), "cannot remove what is ours; trying again");
+                    tracing::warn!(%error, path = %left.0.display(), "cannot remove a file of ours; trying again");
                     self.leftovers.push(left);
                 }
             }
@@ -68,7 +68,7 @@ impl Removals {
                 return false;
             }
             match link::remove(path, identity) {
-                Ok(true) => tracing::info!(path = %path.display(), "removed what was left over"),
+                Ok(true) => tracing::info!(path = %path.display(), "removed a leftover file"),
                 Ok(false) => {}
                 // The first failure was logged.
                 Err(_) => return true,

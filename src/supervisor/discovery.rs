@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::state_file::Origin;
 use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
 use crate::csi::discover::{Discoverable, csi_socket, exists, plugins};
-use crate::driver::Record;
 use crate::os::task::Task;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
@@ -28,8 +27,8 @@ pub(super) struct Discovery {
     candidates: BTreeSet<DriverId>,
     /// The directory could not be read the last time.
     unreadable: bool,
-    /// Looks of other threads, at paths that may hang: one that runs, and one for changes since it
-    /// began.
+    /// Looks of other threads, at paths that may hang: the look that runs, and the next look for
+    /// changes since then.
     apart: HashMap<PathBuf, [Option<Task>; 2]>,
 }
 
@@ -72,14 +71,8 @@ impl Supervisor {
         Discoverable::of(&self.settings).has(id)
     }
 
-    /// A driver of an earlier run that a kubelet or an operator still counts on, wherever its directory
-    /// is now.
-    pub(super) fn still_discovers(&self, id: &str, record: &Record) -> bool {
-        record.is_held() && self.discovers(id)
-    }
-
-    /// Discovery would find the driver now. A path that may hang counts as one that exists until it has
-    /// been looked at.
+    /// Discovery would find the driver now. A path that may hang counts as existing until it has been
+    /// looked at.
     pub(super) fn has_plugin(&self, id: &str) -> bool {
         let is_there = |socket: PathBuf| self.reach.may_hang(&socket) || exists(&socket);
         self.discovers(id) && self.discovery.csi_socket(id).is_some_and(is_there)

@@ -74,7 +74,7 @@ impl Supervisor {
                 let runner = self.runners.get_mut(&key);
                 if let Some(runner) = runner.filter(|runner| runner.generation == generation) {
                     let csi_socket = runner.csi_seen.clone();
-                    let event = runner.reported(report, &self.places.layout);
+                    let event = runner.reported(report, &self.layout);
                     if runner.csi_seen != csi_socket {
                         self.state_file.changed();
                     }
@@ -129,7 +129,7 @@ impl Supervisor {
         self.kubelets.told(self.now());
         let root = self.settings.kubelet_root();
         // With a directory that is named by itself, nothing tells of the root.
-        if self.places.layout.kubelet_dir().starts_with(root) {
+        if self.layout.kubelet_dir().starts_with(root) {
             self.kubelets.called_in = Some(root.to_owned());
         }
         if let Some(kubelet) = kubelet {
@@ -156,7 +156,7 @@ impl Supervisor {
         if !self.kubelets.went_unseen() {
             return;
         }
-        if !self.places.layout.one_directory() {
+        if !self.layout.one_directory() {
             tracing::warn!("{UNSEEN_KUBELET}");
             return;
         }

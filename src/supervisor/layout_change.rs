@@ -1,30 +1,12 @@
 //! registry_dir and the kubelet's directory, which a mount or a link may turn into one directory or two.
 
 use super::{RunnerKey, Supervisor, Timer};
-use crate::disk::layout::Layout;
-use crate::driver::file_state::Pace;
-
-/// Where sockets and links belong.
-pub(super) struct Places {
-    pub(super) layout: Layout,
-    /// How often the directories became one, or two, of late.
-    pace: Pace,
-}
-
-impl Places {
-    pub(super) fn new(layout: Layout) -> Places {
-        Places {
-            layout,
-            pace: Pace::default(),
-        }
-    }
-}
 
 impl Supervisor {
     /// Where the directories have become one or two, every driver starts again with its socket and its
     /// link where they now belong.
     pub(super) fn look_at_layout(&mut self) {
-        if self.places.layout.holds() {
+        if self.layout.holds() {
             self.timers.set(Timer::Layout, None);
             return;
         }
@@ -32,7 +14,7 @@ impl Supervisor {
         let now = self.now();
         let at = match self.timers.get(Timer::Layout) {
             Some(at) => at,
-            None => now + self.places.pace.disturbed(now),
+            None => now + self.layout_pace.disturbed(now),
         };
         self.timers
             .set(Timer::Layout, Some(at).filter(|at| now < *at));
@@ -40,11 +22,15 @@ impl Supervisor {
             return;
         }
         let layout = self.settings.layout();
-        let number = if layout.one_directory() { "one" } else { "two" };
+        let number = if layout.one_directory() {
+            "one directory"
+        } else {
+            "two directories"
+        };
         tracing::warn!(
             registry_dir = %layout.registry_dir().display(),
             kubelet_dir = %layout.kubelet_dir().display(),
-            "registry_dir and the kubelet's directory are {number} from now on; every driver is published anew"
+            "registry_dir and the kubelet's directory are now {number}; every driver is published again"
         );
         let mut records = Vec::new();
         for key in self.keys() {
@@ -55,7 +41,7 @@ impl Supervisor {
                 records.push((runner.id, record));
             }
         }
-        self.places.layout = layout;
+        self.layout = layout;
         for (id, record) in records {
             self.add(&id, record.as_ref());
         }
@@ -64,7 +50,7 @@ impl Supervisor {
 
     /// registry_dir may lead elsewhere by now, and the socket be left beside the link.
     fn remove_by_the_kubelets_path(&mut self, key: RunnerKey) {
-        let layout = &self.places.layout;
+        let layout = &self.layout;
         let runner = self.runners.get(&key).filter(|_| layout.one_directory());
         if let Some((name, identity)) = runner.and_then(|runner| runner.driver.serves()) {
             self.removals

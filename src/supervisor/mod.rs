@@ -29,7 +29,6 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
 use self::inputs::{Input, send};
-use self::layout_change::Places;
 use self::names::Names;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
 use self::runtime::StateFile;
@@ -42,10 +41,12 @@ use crate::api::snapshot::Snapshots;
 use crate::config::{Listen, Settings};
 use crate::csi::discover::DriverId;
 use crate::csi::limiter::ConcurrencyLimiter;
+use crate::disk::layout::Layout;
 use crate::disk::reach::Reach;
 use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::watch::{WatchEvent, Watcher};
+use crate::driver::file_state::Pace;
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
@@ -100,7 +101,9 @@ pub(crate) struct Supervisor {
     queue: Queue,
     names: Names,
     timers: Timers,
-    places: Places,
+    layout: Layout,
+    /// How often registry_dir and the kubelet's directory became one directory, or two, of late.
+    layout_pace: Pace,
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
@@ -130,7 +133,8 @@ impl Supervisor {
         let (sender, inputs) = mpsc::unbounded_channel();
         Supervisor {
             kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
-            places: Places::new(layout),
+            layout,
+            layout_pace: Pace::default(),
             started: Instant::now(),
             sender,
             inputs,

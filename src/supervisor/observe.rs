@@ -88,8 +88,8 @@ impl Supervisor {
 
     pub(super) fn warn_of_blindness(&self) {
         tracing::warn!(
-            directory = %self.places.layout.kubelet_dir().display(),
-            "the kubelet's directory was deleted and made anew; the kubelet does not see it until it is restarted"
+            directory = %self.layout.kubelet_dir().display(),
+            "the kubelet's directory was deleted and recreated; the kubelet does not see it until it is restarted"
         );
     }
 
@@ -102,7 +102,7 @@ impl Supervisor {
             return;
         };
         let ours = runner.driver.serves().map(|(_, identity)| identity);
-        let socket = socket_place(&self.places.layout, name).intact(ours);
+        let socket = socket_place(&self.layout, name).intact(ours);
         self.step(key, Event::SocketSeen(seen(socket)));
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
@@ -110,12 +110,7 @@ impl Supervisor {
         let Some(name) = runner.driver.name() else {
             return;
         };
-        let place = link_place(
-            &self.kubelets,
-            &self.places.layout,
-            name,
-            runner.driver.slot(),
-        );
+        let place = link_place(&self.kubelets, &self.layout, name, runner.driver.slot());
         let link = existing_link(&place);
         runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
         let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
@@ -128,7 +123,7 @@ impl Supervisor {
     }
 
     pub(super) fn are_links_sockets(&self) -> bool {
-        are_links_sockets(&self.kubelets, &self.places.layout)
+        are_links_sockets(&self.kubelets, &self.layout)
     }
 
     /// Looks at the way to the socket of a driver that the configuration names. The monitor refuses a
@@ -172,13 +167,13 @@ impl Supervisor {
     /// Tries again to remove files of ours. A driver that came back under its old name uses its file
     /// again.
     pub(super) fn retry_removals(&mut self) {
-        let (runners, layout) = (&self.runners, &self.places.layout);
+        let (runners, layout) = (&self.runners, &self.layout);
         self.removals
             .retry(|path| runners.values().any(|runner| runner.has_file(layout, path)));
     }
 
     fn remove_uncovered(&mut self) {
-        let (runners, layout) = (&self.runners, &self.places.layout);
+        let (runners, layout) = (&self.runners, &self.layout);
         self.removals
             .remove_uncovered(|path| runners.values().any(|runner| runner.has_file(layout, path)));
     }

@@ -32,7 +32,7 @@ impl Supervisor {
 
     fn reconfigure(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, settings);
-        let has_moved = self.settings.layout() != self.places.layout;
+        let has_moved = self.settings.layout() != self.layout;
         self.watch_plugins();
         // A discovered driver stays by the rules of discovery. A driver that has lost its table is
         // discovered now, or gone as its table is.
@@ -71,8 +71,8 @@ impl Supervisor {
         if has_moved || old.kubelet_root() != root {
             self.each_start_socket(Watcher::unfollow);
             if has_moved {
-                self.places.layout = self.settings.layout();
-                self.kubelets = KnownKubelets::new(&root, self.places.layout.kubelet_dir());
+                self.layout = self.settings.layout();
+                self.kubelets = KnownKubelets::new(&root, self.layout.kubelet_dir());
             } else {
                 // What a kubelet was told and told us still holds.
                 self.kubelets.look_below(&root);

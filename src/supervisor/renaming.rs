@@ -43,7 +43,7 @@ impl Supervisor {
     pub(super) fn looks_after(&self, id: &str, saved: &SavedDriver) -> bool {
         self.settings.drivers.contains_key(id)
             || self.has_plugin(id)
-            || self.was_found(id, saved) && self.still_discovers(id, &saved.record)
+            || self.was_found(id, saved) && saved.record.is_held() && self.discovers(id)
     }
 
     /// An earlier version did not save where a driver came from. A driver whose socket was elsewhere than

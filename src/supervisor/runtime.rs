@@ -79,7 +79,7 @@ impl StateFile {
         let path = runtime.path().display().to_string();
         if runtime.is_held() {
             if self.trouble.take().is_some() {
-                tracing::info!(%path, "the runtime directory is there again");
+                tracing::info!(%path, "the runtime directory exists again");
             }
             return false;
         }
@@ -151,7 +151,7 @@ impl Supervisor {
         }
         let runners = self.runners.values();
         let drivers = runners.map(|runner| (runner.id.to_string(), runner.saved()));
-        let state = SavedState::new(&self.kubelets, &self.places.layout, drivers.collect());
+        let state = SavedState::new(&self.kubelets, &self.layout, drivers.collect());
         self.state_file.write(&state);
     }
 }

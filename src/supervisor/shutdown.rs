@@ -11,7 +11,6 @@ use crate::api::control::{Client, ClientError};
 use crate::config::OnStop;
 use crate::disk::runtime_dir::{self, RuntimeError};
 use crate::disk::socket::{ListenerProbe, listener, probe};
-use crate::driver::Record;
 use crate::systemd;
 use crate::systemd::job::{self, Job as UnitJob};
 
@@ -93,8 +92,8 @@ impl Supervisor {
             .for_each(|runner| runner.files.service = None);
         if let Some(mut successor) = successor {
             for runner in self.runners.values() {
-                let (id, record): (_, Record) = (&runner.id, runner.driver.record());
-                if let Err(error) = successor.take_up(id, &record).await {
+                let id = &runner.id;
+                if let Err(error) = successor.take_up(id, &runner.driver.record()).await {
                     tracing::warn!(%error, driver = %id, "{id}: the other instance does not take it up");
                 }
             }
@@ -133,7 +132,7 @@ impl Supervisor {
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let layout = &self.places.layout;
+        let layout = &self.layout;
         runner.files.service = None;
         if let Some((name, slot, identity)) = runner.driver.links() {
             self.removals.remove(layout.link(name, slot), identity);

@@ -122,7 +122,7 @@ impl Supervisor {
             return Default::default();
         };
         self.kubelets.called_in = state.called_in;
-        let layout = &self.places.layout;
+        let layout = &self.layout;
         if state.layout.as_ref() == Some(layout)
             && let Some(watched) = state.watched
         {
@@ -137,7 +137,7 @@ impl Supervisor {
         let mut saved = state.drivers;
         let names = saved.values().filter_map(|saved| saved.record.name.clone());
         let names = names.collect();
-        if let Some(old) = state.layout.filter(|old| *old != self.places.layout) {
+        if let Some(old) = state.layout.filter(|old| *old != self.layout) {
             saved = sweep_old_directories(&old, saved, &names);
         }
         let mut saved = self.rename_saved(saved);
@@ -180,7 +180,7 @@ impl Supervisor {
     /// Takes up a record as far as it still holds.
     fn restore(&mut self, runner: &mut Runner, record: &Record) {
         let link = record.name.as_ref().and_then(|name| {
-            let layout = &self.places.layout;
+            let layout = &self.layout;
             recall_unseen_kubelet(&mut self.kubelets, layout, name, record.slot);
             existing_link(&link_place(&self.kubelets, layout, name, record.slot))
         });
@@ -202,7 +202,7 @@ impl Supervisor {
         found: Vec<String>,
     ) {
         names.extend(names_of(&self.settings, found));
-        let layout = &self.places.layout;
+        let layout = &self.layout;
         let mut kept = BTreeSet::new();
         for record in saved.values().map(|saved| &saved.record) {
             if let Some(name) = &record.name {

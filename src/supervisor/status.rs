@@ -172,7 +172,7 @@ impl Supervisor {
         Daemon {
             ready: self.ready,
             kubelet: Kubelet {
-                registry_dir: text(self.places.layout.kubelet_dir()),
+                registry_dir: text(self.layout.kubelet_dir()),
                 pid: self.kubelets.pid(),
             },
             notes: self.notes(),

@@ -120,7 +120,7 @@ impl Supervisor {
             endpoint: &runner.endpoint,
             files: &mut runner.files,
             counts: &mut runner.counts,
-            layout: &self.places.layout,
+            layout: &self.layout,
             names: &mut self.names,
             removals: &mut self.removals,
             kubelets: &mut self.kubelets,
@@ -157,7 +157,7 @@ impl Supervisor {
         }
         let deadline = runner.driver.deadline();
         self.timers.set(Timer::Driver(key), deadline);
-        if runner.publish(&self.places.layout) {
+        if runner.publish(&self.layout) {
             self.board.set(&runner.id, Some(runner.published.clone()));
         }
         self.follow_places(key);
@@ -169,7 +169,7 @@ impl Supervisor {
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let (layout, slot) = (&self.places.layout, runner.driver.slot());
+        let (layout, slot) = (&self.layout, runner.driver.slot());
         let name = runner.driver.name();
         let places = name.map(|name| [layout.socket(name), layout.link(name, slot)]);
         if runner.followed == places {

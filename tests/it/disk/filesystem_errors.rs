@@ -82,13 +82,13 @@ fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
     let told = |words: &str| scene.registrar.logs().matches(words).count();
     // It is tried each second.
     stays("told once", Duration::from_secs(4), || {
-        told("cannot remove what is ours") == 1
+        told("cannot remove a file of ours") == 1
     });
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
     eventually("the link goes", SOON, || !exists(&link));
     stays("removed once", Duration::from_secs(2), || {
-        told("removed what was left over") <= 1
+        told("removed a leftover file") <= 1
     });
     drop(scene.registrar);
     drop(scene.kubelet);

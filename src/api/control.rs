@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::UnixStream;
 use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -31,7 +30,7 @@ use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
-use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
+use crate::grpc::server::{self, Activity, Limits};
 use crate::os::task::Task;
 
 /// A client may watch for hours without a further request.
@@ -97,7 +96,16 @@ impl Server {
         let (listener, socket) = listen_over_any(path)?;
         let task = Task::spawn(async move {
             let (_retire, retired) = oneshot::channel();
-            server::serve(listener, LIMITS, sessions, retired).await;
+            let connected = |stream, _, activity: Activity| {
+                let session = Session {
+                    commands: sessions.commands.clone(),
+                    snapshots: sessions.snapshots.clone(),
+                    busy: activity.clone(),
+                };
+                let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
+                server::serve_connection(stream, service, activity, LIMITS)
+            };
+            server::serve(listener, LIMITS, connected, retired).await;
         });
         Ok(Server {
             socket,
@@ -110,26 +118,6 @@ impl Server {
 struct ControlSessions {
     commands: Commands,
     snapshots: Snapshots,
-}
-
-impl MakeService for ControlSessions {
-    type Io = UnixStream;
-    type Service = ControlServer<Session>;
-
-    fn receive(
-        &self,
-        stream: UnixStream,
-        _peer: Peer,
-        busy: Activity,
-    ) -> (Self::Io, Self::Service) {
-        let session = Session {
-            commands: self.commands.clone(),
-            snapshots: self.snapshots.clone(),
-            busy,
-        };
-        let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
-        (stream, service)
-    }
 }
 
 /// A client's connection.

@@ -136,8 +136,8 @@ impl DriverError {
             )
     }
 
-    /// Another user has replaced the socket that was `seen` before. If only the owner of the directory
-    /// has changed and the socket is the same, the driver still runs.
+    /// Another user has replaced the socket that was `seen` before. If only the owner of the
+    /// directory has changed and the socket is the same, the driver still runs.
     pub(crate) fn is_taken(&self, seen: Option<&Identity>) -> bool {
         match self {
             DriverError::Exposed {

@@ -1,12 +1,12 @@
 //! The commands of clients, carried out.
 
-use super::{Job, Runner, RunnerKey, Supervisor};
-use crate::api::command::{Command, ManualAction, Outcome};
+use super::{Runner, RunnerKey, Supervisor, Work};
+use crate::api::command::{Command, CommandResult, ManualAction};
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
 
 impl Supervisor {
-    pub(super) fn carry_out(&mut self, command: Command) -> Outcome {
+    pub(super) fn carry_out(&mut self, command: Command) -> CommandResult {
         match command {
             Command::Manual { action, driver } => self.by_hand(action, &driver),
             Command::TakeUp { driver, record } => self.take_up(&driver, &record),
@@ -14,7 +14,7 @@ impl Supervisor {
         }
     }
 
-    fn by_hand(&mut self, action: ManualAction, driver: &str) -> Outcome {
+    fn by_hand(&mut self, action: ManualAction, driver: &str) -> CommandResult {
         let key = self.find(driver).ok_or_else(|| no_driver(driver))?;
         let (event, word) = match action {
             ManualAction::Reannounce => {
@@ -29,13 +29,13 @@ impl Supervisor {
             tracing::info!(driver = %id, "{id}: {word} by hand");
         }
         self.push(key, event);
-        self.queue.push(key, Job::Tick);
+        self.queue.push(key, Work::Tick);
         Ok(())
     }
 
     /// A link exists that can be replaced, and the driver answers: a kubelet that calls a driver which
     /// does not answer would only take it off the node.
-    fn may_announce(&self, key: RunnerKey) -> Outcome {
+    fn may_announce(&self, key: RunnerKey) -> CommandResult {
         let Some(runner) = self.runners.get(&key) else {
             return Ok(());
         };
@@ -66,7 +66,7 @@ impl Supervisor {
     }
 
     /// Goes on with what another instance knew of a driver, which it has left to us.
-    fn take_up(&mut self, id: &str, record: &Record) -> Outcome {
+    fn take_up(&mut self, id: &str, record: &Record) -> CommandResult {
         let key = self.key_of(id).ok_or_else(|| no_driver(id))?;
         let runner = self.runners.get(&key);
         if runner.is_some_and(|runner| runner.driver.record().is_held()) {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::runner::Counts;
-use super::{DriverId, Input, Job, Names, Queue, RunnerKey, StateFile, send};
+use super::{DriverId, Input, Names, RunnerKey, StateFile, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::link::{LinkPlace, Published};
@@ -56,7 +56,7 @@ pub(super) struct Disk<'a> {
     pub(super) removals: &'a mut Removals,
     pub(super) kubelets: &'a mut KnownKubelets,
     pub(super) state_file: &'a mut StateFile,
-    pub(super) queue: &'a mut Queue,
+    pub(super) queue: &'a mut WorkQueue,
     pub(super) sender: &'a mpsc::UnboundedSender<Input>,
 }
 
@@ -97,7 +97,7 @@ impl Files for Disk<'_> {
 impl Disk<'_> {
     fn serve(&mut self, name: &DriverName, slot: LinkAlias) -> Result<Identity, Obstacle> {
         if let Err((holder, id)) = self.names.claim(name, self.key, self.id) {
-            self.queue.push(*holder, Job::NameWanted(self.key));
+            self.queue.push(*holder, Work::NameWanted(self.key));
             return Err(Obstacle::NameTaken(id.to_string()));
         }
         self.removals.claim_links(self.layout, name, slot);
@@ -130,7 +130,7 @@ impl Disk<'_> {
             self.removals.remove(path, &identity);
         }
         self.names.release(name, self.key);
-        self.queue.push(self.key, Job::NameFree(name.clone()));
+        self.queue.push(self.key, Work::NameFree(name.clone()));
     }
 
     fn publish(&mut self, name: &DriverName, slot: LinkAlias) -> Event {

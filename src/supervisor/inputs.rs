@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{DriverId, Job, QUIET, Runner, RunnerKey, Supervisor, Timer};
+use super::{DriverId, QUIET, Runner, RunnerKey, Supervisor, Timer, Work};
 use crate::api::command::Request;
 use crate::csi::error::DriverError;
 use crate::csi::monitor::MonitorReport;
@@ -56,7 +56,7 @@ impl Supervisor {
     pub(super) fn take_batch(&mut self, first: Input) {
         self.take(first);
         for _ in 1..BATCH {
-            self.do_jobs();
+            self.do_work();
             let Ok(input) = self.inputs.try_recv() else {
                 return;
             };
@@ -88,7 +88,7 @@ impl Supervisor {
                 }
             }
             Input::Endpoint(key, KubeletCall::Told(told)) => self.kubelet_told(key, *told),
-            Input::OwnerGone(key) => self.queue.push(key, Job::Look),
+            Input::OwnerGone(key) => self.queue.push(key, Work::Look),
             Input::KubeletEnded(process) => {
                 tracing::info!(pid = process.pid, "the kubelet has ended");
                 self.kubelets.ended(process);
@@ -115,7 +115,7 @@ impl Supervisor {
         if let Some(runner) = self.runners.get_mut(&key) {
             let event = runner.registration_ended(told.outcome, kubelet, told.asked);
             // The registration came through the link as it is now, or does not count.
-            self.queue.push(key, Job::Look);
+            self.queue.push(key, Work::Look);
             self.push(key, event);
         }
         match told.pid {
@@ -165,7 +165,7 @@ impl Supervisor {
         );
         for key in self.keys() {
             self.push(key, Event::Reannounce(UNSEEN));
-            self.queue.push(key, Job::Tick);
+            self.queue.push(key, Work::Tick);
         }
     }
 }

@@ -34,8 +34,8 @@ use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
 use self::runtime::StateFile;
 use self::status::{StatusBoard, Troubles};
 use self::timers::{Timer, Timers};
-use self::turn::{Job, Queue};
-use crate::api::command::{Commands, Outcome};
+use self::turn::{Work, WorkQueue};
+use crate::api::command::{CommandResult, Commands};
 use crate::api::metrics::Metrics;
 use crate::api::snapshot::Snapshots;
 use crate::config::{Listen, Settings};
@@ -98,7 +98,7 @@ pub(crate) struct Supervisor {
     runners: Runners,
     last_key: u64,
     early_monitors: EarlyMonitors,
-    queue: Queue,
+    queue: WorkQueue,
     names: Names,
     timers: Timers,
     layout: Layout,
@@ -122,7 +122,7 @@ pub(crate) struct Supervisor {
     /// Where HTTP is to be served.
     listen: watch::Sender<Option<Listen>>,
     /// Outcomes of commands, for the clients that wait for them.
-    outcomes: Vec<(oneshot::Sender<Outcome>, Outcome)>,
+    outcomes: Vec<(oneshot::Sender<CommandResult>, CommandResult)>,
     next_check: Moment,
 }
 
@@ -141,7 +141,7 @@ impl Supervisor {
             runners: Runners::new(),
             last_key: 0,
             early_monitors: EarlyMonitors::new(),
-            queue: Queue::default(),
+            queue: WorkQueue::default(),
             names: Names::default(),
             timers: Timers::default(),
             discovery: Discovery::default(),
@@ -231,7 +231,7 @@ impl Supervisor {
     fn wake(&mut self) {
         for timer in self.timers.due(self.now()) {
             match timer {
-                Timer::Driver(key) => self.queue.push(key, Job::Tick),
+                Timer::Driver(key) => self.queue.push(key, Work::Tick),
                 Timer::Departure(key) => self.check_departure(key),
                 Timer::Layout => self.look_at_layout(),
                 Timer::Resync => self.resync(),

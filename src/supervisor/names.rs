@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{DriverId, Job, Runner, RunnerKey, Supervisor};
+use super::{DriverId, Runner, RunnerKey, Supervisor, Work};
 use crate::disk::name::DriverName;
 
 /// The names that drivers serve under.
@@ -71,7 +71,7 @@ impl Supervisor {
         let waits =
             |runner: &Runner| runner.driver.name_is_taken() && runner.driver.name() == Some(name);
         for key in self.keys_where(waits) {
-            self.queue.push(key, Job::Look);
+            self.queue.push(key, Work::Look);
         }
     }
 }

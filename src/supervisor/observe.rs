@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::files::{are_links_sockets, existing_link, link_place, socket_place};
 use super::inputs::UNSEEN;
 use super::state_file::Origin;
-use super::{Job, RunnerKey, Subject, Supervisor};
+use super::{RunnerKey, Subject, Supervisor, Work};
 use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
 use crate::disk::watch::WatchEvent;
@@ -31,7 +31,7 @@ impl Supervisor {
                     }
                     self.look_at_exposure(key);
                 }
-                Subject::Files(key) => self.queue.push(key, Job::Look),
+                Subject::Files(key) => self.queue.push(key, Work::Look),
                 Subject::StartSocket(_) => start_sockets = true,
                 Subject::Plugins => plugins = true,
                 Subject::Candidate(id) if self.key_of(&id).is_some() => {}
@@ -52,8 +52,8 @@ impl Supervisor {
         self.look_at_layout();
         self.look_at_start_sockets();
         for key in self.keys() {
-            self.queue.push(key, Job::Look);
-            self.queue.push(key, Job::Tick);
+            self.queue.push(key, Work::Look);
+            self.queue.push(key, Work::Tick);
             if let Some(runner) = self.runners.get(&key) {
                 runner.monitor.resync();
             }
@@ -78,7 +78,7 @@ impl Supervisor {
         if self.kubelets.is_blind() && self.kubelets.any() {
             self.warn_of_blindness();
             for key in self.keys() {
-                self.queue.push(key, Job::Look);
+                self.queue.push(key, Work::Look);
                 self.push(key, Event::DirectoryReplaced);
             }
         } else {
@@ -118,7 +118,7 @@ impl Supervisor {
         self.step(key, Event::LinkSeen(seen(link)));
         if is_symbolic && hard {
             self.push(key, Event::Reannounce(UNSEEN));
-            self.queue.push(key, Job::Tick);
+            self.queue.push(key, Work::Tick);
         }
     }
 

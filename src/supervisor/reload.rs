@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::state_file::Origin;
-use super::{Job, RunnerKey, Subject, Supervisor};
-use crate::api::command::Outcome;
+use super::{RunnerKey, Subject, Supervisor, Work};
+use crate::api::command::CommandResult;
 use crate::config::Settings;
 use crate::disk::watch::Watcher;
 use crate::kubelet::known::KnownKubelets;
@@ -12,7 +12,7 @@ use crate::systemd::journal::message_id;
 
 impl Supervisor {
     /// Reads the configuration again and applies the difference. A bad configuration changes nothing.
-    pub(super) fn reload(&mut self) -> Outcome {
+    pub(super) fn reload(&mut self) -> CommandResult {
         self.notifier.reloading();
         let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
         let why = outcome.as_ref().err();
@@ -114,8 +114,8 @@ impl Supervisor {
         }
         self.look_at_exposure(key);
         // What was in the way before may not be by the new settings.
-        self.queue.push(key, Job::Look);
-        self.queue.push(key, Job::Tick);
+        self.queue.push(key, Work::Look);
+        self.queue.push(key, Work::Tick);
     }
 
     /// Where the settings have the driver from.

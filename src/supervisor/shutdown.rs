@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::{Job, Runner, RunnerKey, Subject, Supervisor, Timer};
+use super::{Runner, RunnerKey, Subject, Supervisor, Timer, Work};
 use crate::api::control::{Client, ClientError};
 use crate::config::OnStop;
 use crate::disk::runtime_dir::{self, RuntimeError};
 use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::systemd;
-use crate::systemd::job::{self, Job as UnitJob};
+use crate::systemd::job::{self, Job};
 
 /// How long kubelets that call at our end may take to say how it went, and to get their answer: a
 /// kubelet that gets none takes the driver off the node.
@@ -39,8 +39,8 @@ impl Ending {
             OnStop::Keep => Ending::Keep,
             OnStop::Auto if !systemd::runs_us() => Ending::Withdraw,
             OnStop::Auto => match job::current().await {
-                Some(UnitJob::Stop) => Ending::Withdraw,
-                Some(UnitJob::Other) | None => Ending::Keep,
+                Some(Job::Stop) => Ending::Withdraw,
+                Some(Job::Other) | None => Ending::Keep,
             },
         }
     }
@@ -164,7 +164,7 @@ impl Supervisor {
         }
         if let Some(name) = runner.driver.name() {
             self.names.release(name, key);
-            self.queue.push(key, Job::NameFree(name.clone()));
+            self.queue.push(key, Work::NameFree(name.clone()));
         }
         Some(runner)
     }

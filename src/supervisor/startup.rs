@@ -7,7 +7,7 @@ use tokio::task::yield_now;
 use super::files::{existing_link, link_place, recall_unseen_kubelet};
 use super::runner::{Runner, RunnerKey};
 use super::state_file::{Origin, SavedDriver};
-use super::{DriverId, Input, Job, Reread, Subject, Supervisor, send};
+use super::{DriverId, Input, Reread, Subject, Supervisor, Work, send};
 use crate::api::metrics::Account;
 use crate::config::Settings;
 use crate::csi::discover::{found_now, names_of};
@@ -173,7 +173,7 @@ impl Supervisor {
         if self.kubelets.is_blind() {
             self.push(key, Event::DirectoryReplaced);
         }
-        self.queue.push(key, Job::Tick);
+        self.queue.push(key, Work::Tick);
         key
     }
 

@@ -12,7 +12,7 @@ use crate::os::clock::Moment;
 
 /// Work on one driver.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum Work {
     Event(Event),
     /// Looks whether socket and link are still ours.
     Look,
@@ -25,17 +25,17 @@ pub(super) enum Job {
 
 /// What is still to be done in this turn.
 #[derive(Default)]
-pub(super) struct Queue {
-    jobs: VecDeque<(RunnerKey, Job)>,
+pub(super) struct WorkQueue {
+    waiting: VecDeque<(RunnerKey, Work)>,
     /// Drivers that may have changed.
     dirty: BTreeSet<RunnerKey>,
     /// Whether a kubelet runs: a look at /proc, which serves all drivers that are ticked together.
     kubelet_runs: Option<bool>,
 }
 
-impl Queue {
-    pub(super) fn push(&mut self, key: RunnerKey, job: Job) {
-        self.jobs.push_back((key, job));
+impl WorkQueue {
+    pub(super) fn push(&mut self, key: RunnerKey, work: Work) {
+        self.waiting.push_back((key, work));
     }
 
     pub(super) fn mark(&mut self, key: RunnerKey) {
@@ -45,7 +45,7 @@ impl Queue {
 
 impl Supervisor {
     pub(super) fn push(&mut self, key: RunnerKey, event: Event) {
-        self.queue.push(key, Job::Event(event));
+        self.queue.push(key, Work::Event(event));
     }
 
     pub(super) fn push_to_all(&mut self, event: &Event) {
@@ -54,30 +54,30 @@ impl Supervisor {
         }
     }
 
-    /// Does all jobs, and those that they give rise to.
-    pub(super) fn do_jobs(&mut self) {
-        while let Some((key, job)) = self.queue.jobs.pop_front() {
-            self.perform(key, job);
+    /// Does all work that waits, and the work that this gives rise to.
+    pub(super) fn do_work(&mut self) {
+        while let Some((key, work)) = self.queue.waiting.pop_front() {
+            self.perform(key, work);
         }
         self.queue.kubelet_runs = None;
     }
 
-    /// Does all jobs, and then refreshes each driver that has changed.
+    /// Does all work, and then refreshes each driver that has changed.
     pub(super) fn work(&mut self) {
-        self.do_jobs();
+        self.do_work();
         while let Some(key) = self.queue.dirty.pop_first() {
             self.refresh(key);
-            self.do_jobs();
+            self.do_work();
         }
     }
 
-    fn perform(&mut self, key: RunnerKey, job: Job) {
-        match job {
-            Job::Event(event) => self.step(key, event),
-            Job::Look => self.look_at_files(key),
-            Job::Tick => self.tick(key),
-            Job::NameWanted(by) => self.name_wanted(key, by),
-            Job::NameFree(name) => self.offer_name(&name),
+    fn perform(&mut self, key: RunnerKey, work: Work) {
+        match work {
+            Work::Event(event) => self.step(key, event),
+            Work::Look => self.look_at_files(key),
+            Work::Tick => self.tick(key),
+            Work::NameWanted(by) => self.name_wanted(key, by),
+            Work::NameFree(name) => self.offer_name(&name),
         }
     }
 
@@ -137,7 +137,7 @@ impl Supervisor {
         if (driver.phase(), driver.is_silent()) != before
             && let Some((name, _)) = driver.serves()
         {
-            self.queue.push(key, Job::NameFree(name.clone()));
+            self.queue.push(key, Work::NameFree(name.clone()));
         }
         self.queue.mark(key);
     }
@@ -183,7 +183,7 @@ impl Supervisor {
         }
         runner.followed = places;
         // What happened between the last look and the watch would go unseen.
-        self.queue.push(key, Job::Look);
+        self.queue.push(key, Work::Look);
     }
 
     /// Works off what the turn gave rise to and tells the outcome. Returns when to wake up.

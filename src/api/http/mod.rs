@@ -2,8 +2,6 @@
 
 mod caller;
 mod connection;
-#[cfg(test)]
-mod fuzz;
 mod landing;
 mod listener;
 mod page;
@@ -114,3 +112,6 @@ impl Server {
         self.commands.http_trouble(trouble);
     }
 }
+
+#[cfg(test)]
+mod fuzz;

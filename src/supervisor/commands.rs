@@ -15,54 +15,31 @@ impl Supervisor {
     }
 
     fn by_hand(&mut self, action: ManualAction, driver: &str) -> CommandResult {
-        let key = self.find(driver).ok_or_else(|| no_driver(driver))?;
+        let (key, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
         let (event, word) = match action {
             ManualAction::Reannounce => {
-                self.may_announce(key)?;
+                may_announce(runner)?;
                 (Event::Reannounce("by hand"), "announced again")
             }
             ManualAction::Withdraw => (Event::Withdraw, "withdrawn"),
             ManualAction::Publish => (Event::Publish, "published"),
         };
-        if let Some(runner) = self.runners.get(&key) {
-            let id = &runner.id;
-            tracing::info!(driver = %id, "{id}: {word} by hand");
-        }
+        let id = &runner.id;
+        tracing::info!(driver = %id, "{id}: {word} by hand");
         self.push(key, event);
         self.queue.push(key, Work::Tick);
         Ok(())
     }
 
-    /// A link exists that can be replaced, and the driver answers: a kubelet that calls a driver which
-    /// does not answer would only take it off the node.
-    fn may_announce(&self, key: RunnerKey) -> CommandResult {
-        let Some(runner) = self.runners.get(&key) else {
-            return Ok(());
-        };
-        let (id, phase, reason) = (&runner.id, runner.driver.phase(), runner.driver.reason());
-        if phase == Phase::Withdrawn && runner.driver.links().is_none() {
-            Err(format!("{id} is withdrawn; publish it first"))
-        } else if runner.driver.links().is_none() {
-            Err(format!(
-                "{id} has no link to announce again: {phase}: {reason}"
-            ))
-        } else if runner.driver.is_silent() {
-            Err(format!(
-                "{id} does not answer, and an announcement would take it off the node; start the driver first: {reason}"
-            ))
-        } else {
-            Ok(())
-        }
-    }
-
     /// By id, or by the name that the driver has given.
-    fn find(&self, driver: &str) -> Option<RunnerKey> {
+    fn find(&self, driver: &str) -> Option<(RunnerKey, &Runner)> {
         let has_name = |runner: &Runner| {
             let name = runner.driver.name();
             name.is_some_and(|name| name.as_str() == driver)
         };
-        let by_id = self.key_of(driver);
-        by_id.or_else(|| self.keys_where(has_name).first().copied())
+        let by_name = || self.keys_where(has_name).first().copied();
+        let key = self.key_of(driver).or_else(by_name)?;
+        Some((key, self.runners.get(&key)?))
     }
 
     /// Goes on with what another instance knew of a driver, which it has left to us.
@@ -82,4 +59,20 @@ impl Supervisor {
 
 fn no_driver(driver: &str) -> String {
     format!("there is no driver \"{driver}\"")
+}
+
+/// A link exists that can be replaced, and the driver answers: a kubelet that calls a driver which does
+/// not answer would only take it off the node.
+fn may_announce(runner: &Runner) -> CommandResult {
+    let (id, phase, reason) = (&runner.id, runner.driver.phase(), runner.driver.reason());
+    match runner.driver.links() {
+        None if phase == Phase::Withdrawn => Err(format!("{id} is withdrawn; publish it first")),
+        None => Err(format!(
+            "{id} has no link to announce again: {phase}: {reason}"
+        )),
+        Some(_) if runner.driver.is_silent() => Err(format!(
+            "{id} does not answer, and an announcement would take it off the node; start the driver first: {reason}"
+        )),
+        Some(_) => Ok(()),
+    }
 }

@@ -13,7 +13,6 @@ use crate::config::Settings;
 use crate::csi::discover::{found_now, names_of};
 use crate::csi::monitor::Monitor;
 use crate::csi::query::DriverQuery;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::disk::sweep::{Ours, sweep};
@@ -22,22 +21,6 @@ use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
 use crate::os::process::Process;
 use crate::os::rlimit::raise_open_files;
-
-/// The directories are others than before: what is left in the old ones goes, as by a reload.
-fn sweep_old_directories(
-    layout: &Layout,
-    saved: BTreeMap<String, SavedDriver>,
-    names: &BTreeSet<DriverName>,
-) -> BTreeMap<String, SavedDriver> {
-    let ours = Ours {
-        names: names.clone(),
-        kept: BTreeSet::new(),
-    };
-    // What may be another instance's there is not ours.
-    drop(sweep(layout, &ours));
-    let by_hand = |(id, saved): (String, SavedDriver)| Some((id, saved.by_hand()?));
-    saved.into_iter().filter_map(by_hand).collect()
-}
 
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
@@ -136,9 +119,17 @@ impl Supervisor {
         }
         let mut saved = state.drivers;
         let names = saved.values().filter_map(|saved| saved.record.name.clone());
-        let names = names.collect();
+        let names: BTreeSet<DriverName> = names.collect();
         if let Some(old) = state.layout.filter(|old| *old != self.layout) {
-            saved = sweep_old_directories(&old, saved, &names);
+            // The directories have changed: what is left in the old ones goes, as by a reload. Files that
+            // may be another instance's stay.
+            let ours = Ours {
+                names: names.clone(),
+                kept: BTreeSet::new(),
+            };
+            drop(sweep(&old, &ours));
+            let by_hand = |(id, saved): (String, SavedDriver)| Some((id, saved.by_hand()?));
+            saved = saved.into_iter().filter_map(by_hand).collect();
         }
         let mut saved = self.rename_saved(saved);
         saved.retain(|id, saved| self.looks_after(id, saved));

@@ -1,14 +1,14 @@
-//! Hostile input by the thousand, on stable Rust: kept inputs, and mutations of them.
+//! Fuzzing on stable Rust: the inputs of a corpus, and mutations of them.
 //!
 //! A target is a test beside the code that it attacks. It hands a check to [`Fuzz`], which calls it
 //! with each file of `tests/corpus/TARGET`, and then with mutations until its time is over. The
-//! check panics when something that must hold does not, and otherwise gives the outcome: an input
-//! with an outcome that was not seen before is mutated further, which stands in for the coverage
-//! that libFuzzer goes by.
+//! check panics when an invariant does not hold, and otherwise returns the outcome: an input with a
+//! new outcome is mutated further, in place of the coverage that libFuzzer measures.
 //!
-//! An input that makes the check panic is saved as `tests/corpus/TARGET/TARGET-found-HASH`. Committed
-//! there, it is tried first in every later run. `FUZZ_SEED=` repeats a run or begins another one,
-//! `FUZZ_SECONDS=` makes it longer.
+//! An input that makes the check panic is saved in the system's directory for temporary files, never in
+//! the corpus: a failing run leaves the source tree as it was. A developer who moves the file to
+//! `tests/corpus/TARGET` keeps it for every later run. `FUZZ_SEED=` repeats a run or begins another
+//! one, `FUZZ_SECONDS=` makes it longer.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +31,9 @@ pub(crate) struct Fuzz {
     target: &'static str,
     /// What its inputs are made of, to be put in anywhere.
     words: &'static [&'static str],
-    directory: PathBuf,
+    corpus: PathBuf,
+    /// For inputs that make the check panic.
+    failures: PathBuf,
 }
 
 impl Fuzz {
@@ -40,7 +42,8 @@ impl Fuzz {
         Fuzz {
             target,
             words,
-            directory: corpora.join(target),
+            corpus: corpora.join(target),
+            failures: std::env::temp_dir(),
         }
     }
 
@@ -88,7 +91,7 @@ impl Fuzz {
     }
 
     fn corpus(&self) -> Vec<Vec<u8>> {
-        let mut files: Vec<PathBuf> = fs::read_dir(&self.directory)
+        let mut files: Vec<PathBuf> = fs::read_dir(&self.corpus)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
@@ -102,10 +105,14 @@ impl Fuzz {
             Ok(outcome) => outcome,
             Err(panic) => {
                 let name = format!("{}-found-{:016x}", self.target, hash(&input));
-                let path = self.directory.join(name);
+                let path = self.failures.join(name);
                 let saved = fs::write(&path, encode(input));
                 eprintln!("{}: FUZZ_SEED={seed}", self.target);
-                eprintln!("the input is in {}: {saved:?}", path.display());
+                eprintln!(
+                    "the input is in {} ({saved:?}); move it to {} to keep it",
+                    path.display(),
+                    self.corpus.display()
+                );
                 resume_unwind(panic)
             }
         }
@@ -242,19 +249,24 @@ fn a_kept_input_reads_back_as_it_was() {
 }
 
 #[test]
-fn an_input_that_makes_a_check_panic_is_found_and_kept() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("seed"), "hello\n").unwrap();
+fn an_input_that_makes_a_check_panic_is_saved_outside_of_the_corpus() {
+    let (corpus, failures) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(corpus.path().join("seed"), "hello\n").unwrap();
     let fuzz = Fuzz {
         target: "planted",
         words: &["fault"],
-        directory: dir.path().to_owned(),
+        corpus: corpus.path().to_owned(),
+        failures: failures.path().to_owned(),
     };
     let is_planted = |input: &[u8]| input.windows(5).any(|five| five == b"fault");
     let check = |input: &[u8]| assert!(!is_planted(input), "planted");
     let found = catch_unwind(|| fuzz.run(Duration::from_secs(60), 1, check));
     assert!(found.is_err(), "not found");
-    let mut kept = fuzz.corpus();
-    kept.retain(|input| is_planted(input));
-    assert_eq!(kept.len(), 1);
+    assert_eq!(fuzz.corpus(), [b"hello"]);
+    let saved: Vec<_> = fs::read_dir(failures.path()).unwrap().collect();
+    let [Ok(saved)] = saved.as_slice() else {
+        panic!("{saved:?}");
+    };
+    let input = decode(&fs::read(saved.path()).unwrap(), &saved.path());
+    assert!(is_planted(&input));
 }

@@ -1,12 +1,12 @@
-//! Compiles the project's .proto files for the fakes: the sides that the registrar does not play.
+//! Compiles the project's .proto files for the fakes.
 
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=../../proto");
-    // The driver is served by the fake and asked by the test kubelet.
+    // The fake driver is the server, the test kubelet the client.
     compile("csi.proto")?;
-    // Registration is asked by the test kubelet; its server is a stand-in in the bed's own tests.
+    // The test kubelet is the client of Registration; its server is a stand-in in the bed's own tests.
     compile("pluginregistration.proto")
 }
 

@@ -1,17 +1,16 @@
-//! What the faults of a round may cost the cluster at most.
+//! How much the faults of a round may cost the cluster.
 
 use bed::kubelet::Counts;
 
 use crate::disk::Disk;
 use crate::fault::{DRIVERS, Fault, Need, Place, Squatter, Victim};
 
-/// Registrations and de-registrations that the faults so far justify.
+/// Registrations and de-registrations that the faults so far explain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance {
     registrations: usize,
     deregistrations: usize,
-    /// Drivers that may not be registered at this moment. Whatever happens to one in the middle of
-    /// its registration may undo it.
+    /// Drivers that may be unregistered at this moment: a fault during a registration may undo it.
     moving: usize,
 }
 
@@ -21,7 +20,7 @@ impl Allowance {
         self.spend(registrations, deregistrations);
     }
 
-    /// So often the registrar started without its state, and knew of no registration.
+    /// So often the registrar started without its state file, and knew of no registration.
     pub(crate) fn add_oblivious_starts(&mut self, starts: usize) {
         for _ in 0..starts {
             self.spend(DRIVERS, DRIVERS);
@@ -34,7 +33,7 @@ impl Allowance {
         self.moving = (self.moving + registrations).min(DRIVERS);
     }
 
-    /// So many drivers came up anew to be well again.
+    /// So many drivers restarted to be healthy again.
     pub(crate) fn add_recoveries(&mut self, drivers: usize) {
         if self.moving > 0 {
             self.registrations += drivers;
@@ -42,7 +41,7 @@ impl Allowance {
         }
     }
 
-    /// Why the cluster has seen too much.
+    /// Why the cluster has seen too many changes.
     pub(crate) fn check(self, counts: Counts) -> Result<(), String> {
         let seen = (counts.registrations, counts.deregistrations);
         if seen.0 <= self.registrations && seen.1 <= self.deregistrations {
@@ -55,19 +54,18 @@ impl Allowance {
     }
 }
 
-/// Registrations and de-registrations that follow from a fault that comes alone, as in the table of
-/// docs/survival.md.
+/// Registrations and de-registrations that a single fault causes, as in the table of docs/survival.md.
 fn cost(fault: Fault) -> (usize, usize) {
     match fault {
-        // Another limit is news when the driver comes up anew with it, which it does in the calm.
+        // The cluster gets another limit when the driver restarts with it, which happens in the calm.
         Fault::DriverRenamed(_)
         | Fault::DriverOtherNodeId(_)
         | Fault::DriverMoves(_)
         | Fault::DriverOtherLimit(_) => (1, 1),
         Fault::KubeletKilled | Fault::KubeletRestarts(_) => (DRIVERS, 0),
         Fault::Deleted(Victim::PluginsRegistry) => (DRIVERS, DRIVERS),
-        // A kubelet that dials a foreign socket comes through to ours when that takes its place, and
-        // only then sees that the link is another one.
+        // A kubelet that dials a foreign socket may reach the registrar's socket once that is back, and
+        // sees only then that the link has changed.
         Fault::Squatted(Place::Link(_), Squatter::Living | Squatter::Dead)
         | Fault::NoSpace(Disk::Kubelet, Need::Dead(_))
         | Fault::ReadOnly(Disk::Kubelet, Need::Dead(_)) => (2, 2),

@@ -1,4 +1,4 @@
-//! The calm: everything is healthy again, and then the invariants have to hold.
+//! The calm: everything is healthy again, and the invariants must hold.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,18 +12,18 @@ use crate::disk::{Disk, disperse};
 use crate::fault::Directory;
 use crate::happening::CROWD;
 use crate::party::Party;
-use crate::scene::{SOON, STATE_FILE, Scene};
+use crate::scene::{PATIENCE, STATE_FILE, Scene};
 
-/// A look at the status is a process of its own, so not at every moment.
+/// Each look at the status starts a process.
 const LOOK_AGAIN: Duration = Duration::from_millis(60);
-/// Three rounds of the kubelet: what it has seen, it has done.
+/// Three rounds of the kubelet's loop: it has acted on everything it has seen.
 const STEADY: Duration = Duration::from_millis(300);
-/// Calls of the kubelet, questions of ours, and what the runtime opens for a moment.
+/// Calls of the kubelet, requests of the test, and files that the runtime opens for a moment.
 const MORE_DESCRIPTORS: usize = 6;
-/// A build without optimisation, and a heap that has seen everything at once.
+/// A build without optimisation, and a heap after all faults at once.
 const MORE_KB: u64 = 8 << 10;
 
-/// What the daemon needs when nothing has happened to it yet.
+/// The daemon's memory, files and threads before any fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Footprint {
     descriptors: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Footprint {
 }
 
 impl Scene {
-    /// Ends every fault that has not ended by itself. Tells how many drivers came up anew for that.
+    /// Ends every fault that has not ended by itself. Returns how many drivers restarted for that.
     pub(crate) fn heal(&mut self) -> usize {
         for disk in Disk::ALL {
             self.free(disk);
@@ -40,7 +40,7 @@ impl Scene {
         self.check_squatters();
         while let Some((path, directory)) = self.covered.pop() {
             self.mounts.as_mut().unwrap().unmount(&path);
-            // It may have come up on what was mounted there.
+            // The driver may have started on the mount.
             if let Directory::Plugin(which) = directory {
                 self.parties[which].is_harmed();
             }
@@ -70,19 +70,19 @@ impl Scene {
         if self.registrar_is_down {
             self.start(None);
         }
-        // It is written at the next change of state, which may be far off, or at a reload.
+        // The daemon writes the file at the next change of state, which may be far off, or at a reload.
         if !self.in_runtime_dir(STATE_FILE).exists() {
             self.reload();
         }
         recovered
     }
 
-    /// Waits until all is as it should be, and not only for a moment.
+    /// Waits until every invariant holds, and not only for a moment.
     pub(crate) fn wait_calm(&mut self) {
         let start = Instant::now();
         let mut calm_since = None;
         loop {
-            let late = start.elapsed() >= SOON;
+            let late = start.elapsed() >= PATIENCE;
             self.start_if_ended();
             let troubles = self.troubles();
             if troubles.is_empty() {
@@ -94,13 +94,13 @@ impl Scene {
                 calm_since = None;
                 self.hurry();
             }
-            assert!(!late, "not within {SOON:?}: {troubles:#?}");
+            assert!(!late, "not within {PATIENCE:?}: {troubles:#?}");
             thread::sleep(LOOK_AGAIN);
         }
     }
 
-    /// Changes of a driver that follow each other wait for minutes, unless somebody asks for them by
-    /// hand.
+    /// The registrar paces changes of a driver that follow each other, for minutes; reannounce ends the
+    /// wait.
     fn hurry(&self) {
         let Some(status) = self.registrar.status() else {
             return;
@@ -113,7 +113,7 @@ impl Scene {
         }
     }
 
-    /// What is not as it should be.
+    /// The invariants that do not hold.
     fn troubles(&self) -> Vec<String> {
         let mut troubles = self.kubelet_troubles();
         if troubles.is_empty() {
@@ -172,7 +172,7 @@ impl Scene {
         troubles
     }
 
-    /// What the daemon needs now.
+    /// The daemon's memory, files and threads now.
     pub(crate) fn footprint(&self) -> Footprint {
         Footprint {
             descriptors: self.registrar.fd_count(),
@@ -181,7 +181,7 @@ impl Scene {
         }
     }
 
-    /// Nothing foreign was touched, and nothing is left over.
+    /// No foreign file was touched, and no file is left over.
     pub(crate) fn check(&self, usual: Footprint) {
         assert_eq!(self.sentinels.touched(), Vec::<String>::new());
         let start = Instant::now();
@@ -193,12 +193,12 @@ impl Scene {
             {
                 break;
             }
-            assert!(start.elapsed() < SOON, "{now:?} in place of {usual:?}");
+            assert!(start.elapsed() < PATIENCE, "{now:?} in place of {usual:?}");
             thread::sleep(LOOK_AGAIN);
         }
     }
 
-    /// Nothing was said in this part of the log that needs somebody.
+    /// This part of the log has no line that an operator must act on.
     pub(crate) fn check_log(&self, part: Range<usize>, explained: &[&str]) {
         let log = &self.registrar.logs()[part];
         let bad = log.lines().filter(|line| {
@@ -209,7 +209,7 @@ impl Scene {
         assert!(bad.is_empty(), "{bad:#?}");
     }
 
-    /// The cluster sees nothing for longer than the first of our timers.
+    /// The cluster sees no change for longer than the registrar's first timer.
     pub(crate) fn stays_calm(&mut self, during: Duration, mark: Mark) {
         let seen = |scene: &Scene| {
             let counts = scene.kubelet.counts_since(mark);

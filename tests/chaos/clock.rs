@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use bed::Node;
 use jiff::Timestamp;
 
-/// Sets the wall clock of the process that it is loaded into, from the Debian package faketime.
+/// The library of the Debian package faketime, which sets the wall clock of its process.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 pub(crate) fn can_be_set() -> bool {
     Path::new(LIBRARY).exists()
 }
 
-/// What stands before a command whose clock is set. The file is read each time that the process
-/// asks for the time: a step is short.
+/// The prefix of a command whose clock the test sets. The process reads the file each time it asks for
+/// the time.
 pub(crate) fn prefix(node: &Node) -> String {
     format!(
         "env LD_PRELOAD={LIBRARY} FAKETIME_TIMESTAMP_FILE={} FAKETIME_NO_CACHE=1 \
@@ -25,13 +25,13 @@ pub(crate) fn prefix(node: &Node) -> String {
 
 /// The clock is off by so many seconds from now on.
 pub(crate) fn set(node: &Node, seconds: i64) {
-    // At once: a process that reads an empty file has no time.
+    // By a rename: a process that reads an empty file has no time.
     let new = file(node).with_extension("new");
     fs::write(&new, format!("{seconds:+}")).unwrap();
     fs::rename(&new, file(node)).unwrap();
 }
 
-/// By how many seconds the time of a log line is off, if it was written just now.
+/// By how many seconds the time of a new log line is off.
 pub(crate) fn error_of(line: &str) -> i64 {
     let time: Timestamp = line.split_whitespace().next().unwrap().parse().unwrap();
     time.as_second() - Timestamp::now().as_second()

@@ -1,4 +1,4 @@
-//! The file systems of the node, each of which can be full or read-only.
+//! The node's file systems, each of which can be full or read-only.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bed::{Mounts, Node};
 
-/// Room for a crowd, and little more: a disk has to be full soon.
+/// Little room: a disk has to be full soon.
 const FILES: u32 = 9000;
 const BYTES: u32 = 4 << 20;
 const FILLER: &str = "filler";
@@ -32,14 +32,14 @@ impl Disk {
         }
     }
 
-    /// Makes it a file system of its own.
+    /// Mounts it as a separate file system.
     pub(crate) fn mount(self, node: &Node, mounts: &mut Mounts) {
         let path = self.path(node);
         fs::create_dir_all(&path).unwrap();
         mounts.tmpfs(&path, FILES, BYTES);
     }
 
-    /// Takes all bytes and all files that are left.
+    /// Uses up all free bytes and all free inodes.
     pub(crate) fn fill(self, node: &Node) {
         let filler = self.path(node).join(FILLER);
         let full = File::create(&filler)
@@ -52,7 +52,7 @@ impl Disk {
         }
     }
 
-    /// Gives all of it back, and lets everybody write.
+    /// Frees everything, and makes it writable.
     pub(crate) fn free(self, node: &Node, mounts: &Mounts) {
         let path = self.path(node);
         mounts.read_only(&path, false).unwrap();
@@ -71,7 +71,7 @@ fn fill(file: &mut File) -> io::Result<()> {
     }
 }
 
-/// So many empty files with this in front of their names.
+/// Creates so many empty files with this prefix.
 pub(crate) fn crowd(directory: &Path, name: &str, count: usize) -> io::Result<()> {
     for number in 0..count {
         File::create(directory.join(format!("{name}-{number}")))?;
@@ -79,7 +79,7 @@ pub(crate) fn crowd(directory: &Path, name: &str, count: usize) -> io::Result<()
     Ok(())
 }
 
-/// Removes every file with this in front of its name; the directory may be gone.
+/// Removes every file with this prefix; the directory may be gone.
 pub(crate) fn disperse(directory: &Path, name: &str) {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -93,7 +93,7 @@ pub(crate) fn disperse(directory: &Path, name: &str) {
     }
 }
 
-/// A fault may be in the way of another, which then does not happen.
+/// A fault may prevent another fault.
 pub(crate) fn is_in_the_way(error: &io::Error) -> bool {
     use io::ErrorKind::{
         AddrInUse, AlreadyExists, ConnectionRefused, DirectoryNotEmpty, IsADirectory,
@@ -114,7 +114,7 @@ pub(crate) fn is_in_the_way(error: &io::Error) -> bool {
     )
 }
 
-/// Goes on where a fault is in the way, and has nothing then.
+/// Returns nothing where another fault prevents it.
 #[track_caller]
 pub(crate) fn attempt<T>(result: io::Result<T>) -> Option<T> {
     match result {

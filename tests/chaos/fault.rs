@@ -1,19 +1,19 @@
-//! What can go wrong, and how one such thing is chosen.
+//! The faults, and how the dice choose one.
 
 use bed::{Dice, Layout, Release};
 
 use crate::disk::Disk;
 
-/// How many drivers there are.
+/// The number of drivers.
 pub(crate) const DRIVERS: usize = 4;
 
-/// The one that the configuration has a table for; the others are found.
+/// The driver with a table in the configuration; discovery finds the others.
 pub(crate) const WITH_TABLE: Which = 0;
 
 /// A driver, by its number.
 pub(crate) type Which = usize;
 
-/// One thing that goes wrong. What does not end by itself lasts until the calm.
+/// One fault. A fault that does not end by itself lasts until the calm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     DriverKilled(Which),
@@ -21,14 +21,14 @@ pub(crate) enum Fault {
     DriverMute(Which),
     DriverHangs(Which),
     DriverFails(Which),
-    /// Its server ends idle connections, as gRPC servers can be told to.
+    /// Its server closes idle connections, as gRPC servers can be configured to.
     DriverCloses(Which),
     DriverRestarts(Which),
     DriverRenamed(Which),
     DriverOtherNodeId(Which),
     /// It comes back in another directory.
     DriverMoves(Which),
-    /// Its volume limit changes while it runs, and we start anew.
+    /// Its volume limit changes while it runs, and the registrar restarts.
     DriverOtherLimit(Which),
     KubeletKilled,
     KubeletRestarts(Release),
@@ -48,24 +48,24 @@ pub(crate) enum Fault {
     MountedOver(Directory),
     ReadOnly(Disk, Need),
     NoSpace(Disk, Need),
-    /// So many descriptors more than are open, while callers come and this driver restarts.
+    /// The limit of open files leaves so many more, while callers connect and this driver restarts.
     FewDescriptors(u64, Which),
-    /// The kernel's queue of events is full; what happens after that is told to nobody.
+    /// The kernel's queue of events is full, and drops later events.
     EventsLost(Which),
     /// The wall clock is off by so many seconds.
     ClockSteps(i64),
-    /// Thousands of files that are no concern of ours.
-    Crowd,
+    /// Thousands of foreign files.
+    Callers,
 }
 
-/// What a start may lack of inotify.
+/// The inotify limit that a start runs into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scarce {
     Instances,
     Watches,
 }
 
-/// What is deleted.
+/// A deleted file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     Link(Which),
@@ -79,23 +79,23 @@ pub(crate) enum Victim {
     StateFile,
 }
 
-/// Why the registrar has to write where it cannot.
+/// Why the registrar has to write to a disk that is full or read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// It starts anew.
+    /// It restarts.
     Restart,
-    /// What it has there for this driver is dead.
+    /// Its socket or link for this driver there is dead.
     Dead(Which),
 }
 
-/// A place of ours that somebody else takes.
+/// One of the registrar's paths that a foreign file takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Link(Which),
     Socket(Which),
 }
 
-/// Who takes it.
+/// The kind of foreign file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Squatter {
     Living,
@@ -105,27 +105,26 @@ pub(crate) enum Squatter {
     Directory,
 }
 
-/// What is mounted over.
+/// The directory that a mount covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Directory {
     Registry,
     Plugin(Which),
 }
 
-/// What this run allows.
+/// The conditions of this run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) layout: Layout,
-    /// Mounts and user namespaces can be had.
+    /// The test may create mounts and user namespaces.
     pub(crate) root: bool,
     /// The daemon's wall clock can be set.
     pub(crate) clock: bool,
-    /// The daemon looks at everything each second, as it does for a watchdog, and not each half
-    /// minute.
+    /// The daemon resyncs each second, as it does for a watchdog, and not each half minute.
     pub(crate) looks_often: bool,
 }
 
-/// Rounds that each run begins with: what the dice may leave out of a short one.
+/// Rounds that each run begins with: faults that the dice may leave out of a short run.
 pub(crate) const FIRST: [&[Fault]; 10] = [
     &[Fault::ClockSteps(-70)],
     &[Fault::NoSpace(Disk::Storage, Need::Restart)],
@@ -194,7 +193,7 @@ impl Fault {
                 ]),
             ),
             28 => Fault::MountedOver(dice.pick(&[Directory::Registry, Directory::Plugin(which)])),
-            // A file system with a file open for writing, such as our lock, cannot be made read-only.
+            // A file system with a file open for writing, such as the lock, cannot be made read-only.
             29 => dice.pick(&[
                 Fault::ReadOnly(Disk::Storage, Need::Restart),
                 Fault::ReadOnly(Disk::Storage, Need::Dead(which)),
@@ -212,18 +211,18 @@ impl Fault {
             34 => Fault::DriverCloses(which),
             35 => Fault::DriverMoves(which),
             36 => Fault::DriverOtherLimit(which),
-            _ => Fault::Crowd,
+            _ => Fault::Callers,
         }
     }
 
     pub(crate) fn is_possible(self, terms: Terms) -> bool {
         let registry_is_ours = terms.layout == Layout::TwoDirectories;
         match self {
-            // A table says where it is.
+            // Its table names the directory.
             Fault::DriverMoves(which) => which != WITH_TABLE,
             Fault::Deleted(Victim::RegistryDir) => registry_is_ours,
             Fault::Deleted(Victim::ControlSock | Victim::HttpSock) => terms.looks_often,
-            // Otherwise nothing of ours is on storage.
+            // Otherwise the registrar has no file on that disk.
             Fault::MountedOver(Directory::Registry)
             | Fault::ReadOnly(Disk::Storage, _)
             | Fault::NoSpace(Disk::Storage, _) => registry_is_ours && terms.root,
@@ -236,7 +235,7 @@ impl Fault {
         }
     }
 
-    /// What it is called in a tally: its name and what it concerns, without numbers.
+    /// Its name in a tally, without numbers.
     pub(crate) fn kind(self) -> String {
         let text = format!("{self:?}");
         let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');

@@ -1,4 +1,4 @@
-//! How each fault is made to happen.
+//! How the test causes each fault.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -12,17 +12,17 @@ use tonic::Code;
 use crate::clock;
 use crate::disk::{Disk, attempt, crowd};
 use crate::fault::{Directory, Fault, Need, Place, Squatter, Victim, Which};
-use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, SOON, STATE_FILE, Scene};
+use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, PATIENCE, STATE_FILE, Scene};
 
 pub(crate) const CROWD: &str = "crowd";
 const CROWD_SIZE: usize = 1500;
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_millis(150);
-/// So many call while there are few descriptors, on each socket.
+/// So many callers connect to each socket while the registrar has few descriptors.
 const CALLERS: usize = 4;
 
 impl Fault {
-    /// Tells whether it happened: another fault may be in the way.
+    /// Returns whether it happened: another fault may prevent it.
     pub(crate) fn happen(self, scene: &mut Scene) -> bool {
         scene.start_if_ended();
         match self {
@@ -110,7 +110,7 @@ impl Fault {
             Fault::FewDescriptors(more, which) => take_descriptors(scene, more, which),
             Fault::EventsLost(which) => return lose_events(scene, which),
             Fault::ClockSteps(seconds) => step_clock(scene, seconds),
-            Fault::Crowd => {
+            Fault::Callers => {
                 let mut directories = scene.shared_directories();
                 directories.push(scene.node.plugins_dir());
                 for directory in directories {
@@ -121,11 +121,12 @@ impl Fault {
         true
     }
 
-    /// Waits until the registrar has met the fault, which came alone after so many bytes of its log.
+    /// Waits until the registrar has noticed the fault, which came alone after so many bytes of its
+    /// log.
     pub(crate) fn wait_met(self, scene: &mut Scene, before: usize) {
         if let Fault::DriverCloses(which) = self {
             let met = scene.party(which).met();
-            return eventually("connections end", SOON, || {
+            return eventually("connections end", PATIENCE, || {
                 scene.party(which).met() > met + 3
             });
         }
@@ -136,12 +137,12 @@ impl Fault {
             _ => return,
         };
         let what = format!("{self:?} is met");
-        eventually(&what, SOON, || scene.has_said(before, words));
+        eventually(&what, PATIENCE, || scene.has_said(before, words));
     }
 }
 
 impl Victim {
-    /// Tells whether it was there, and is not any more.
+    /// Returns whether the file existed and is gone now.
     fn delete(self, scene: &mut Scene) -> bool {
         let file = match self {
             Victim::Link(which) => scene.link(which),
@@ -176,7 +177,7 @@ impl Victim {
             }
         };
         let deleted = scene.take_away(&file, |path| fs::remove_file(path));
-        // One on its way up may not have read it yet.
+        // A registrar that is starting may not have read it yet.
         if self == Victim::StateFile && deleted && !scene.registrar_is_down && !scene.is_up() {
             scene.oblivious_starts += 1;
         }
@@ -184,7 +185,7 @@ impl Victim {
     }
 }
 
-/// Deletes a directory with sentinels in it. Tells whether it could.
+/// Deletes a directory with sentinels in it. Returns whether it could.
 fn delete_shared(scene: &mut Scene, directory: &Path) -> bool {
     if scene
         .covered
@@ -196,16 +197,17 @@ fn delete_shared(scene: &mut Scene, directory: &Path) -> bool {
     let gone = scene.take_away(directory, |path| fs::remove_dir_all(path));
     if gone {
         scene.sentinels.forget(directory);
-        // It may have been made anew, and deleted once more, in one round.
+        // It may have been created again, and deleted again, in the same round.
         scene.bare.insert(directory.to_owned());
     }
     gone
 }
 
 impl Need {
-    /// Harms the disk, and leaves the registrar something to do there. Tells whether it did.
+    /// Fills the disk or makes it read-only, and gives the registrar a reason to write there. Returns
+    /// whether it did.
     fn arise(self, scene: &mut Scene, disk: Disk, harm: impl FnOnce(&mut Scene)) -> bool {
-        // Room for what follows, and a disk that cannot be written to cannot be filled.
+        // Makes room for what follows; a read-only disk cannot be filled.
         scene.free(disk);
         match self {
             Need::Restart => {
@@ -243,7 +245,8 @@ fn mount_over(scene: &mut Scene, directory: Directory) -> bool {
     true
 }
 
-/// Leaves the registrar few, and has it need more: for callers, and for a driver that is back.
+/// Leaves the registrar few descriptors, and makes it need more: for callers, and for a driver that
+/// restarts.
 fn take_descriptors(scene: &mut Scene, more: u64, which: Which) {
     scene.rouse();
     scene.limit_descriptors(more);
@@ -266,7 +269,7 @@ fn lose_events(scene: &mut Scene, which: Which) -> bool {
     scene.free(Disk::Storage);
     let before = scene.log_length();
     scene.unseen(|scene| {
-        // Watched at all times, for drivers are discovered there.
+        // The registrar always watches it, because discovery finds drivers there.
         let path = scene.node.plugins_dir().join("flood");
         for _ in 0..flood() {
             fs::write(&path, "").unwrap();
@@ -278,26 +281,25 @@ fn lose_events(scene: &mut Scene, which: Which) -> bool {
     if scene.is_short_of_inotify || was_frozen {
         return false;
     }
-    eventually("it notices that events were lost", SOON, || {
+    eventually("it notices that events were lost", PATIENCE, || {
         scene.has_said(before, "events were lost")
     });
     true
 }
 
-/// More files than the queue has room for. The registrar asks for two events of each: it comes, and
-/// it goes.
+/// More files than the queue has room for. Each causes two events: its creation and its removal.
 fn flood() -> usize {
     let queued = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let queued: usize = queued.trim().parse().unwrap();
     queued / 2 + 100
 }
 
-/// Sets the clock, and has the registrar read it.
+/// Sets the clock, and makes the registrar read it.
 fn step_clock(scene: &mut Scene, seconds: i64) {
     scene.rouse();
     scene.set_clock(seconds);
     let line = scene.reload();
-    // Without a descriptor the clock's file cannot be read either.
+    // Without a free descriptor the registrar cannot read the clock's file either.
     if scene.limit.is_none() {
         let error = clock::error_of(&line);
         assert!(

@@ -1,4 +1,4 @@
-//! The registrar's life: it starts, is stopped, is killed, and may end by itself.
+//! The registrar's process: it starts, is stopped, is killed, and may end by itself.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -10,10 +10,10 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::disk::Disk;
 use crate::fault::{Directory, Scarce};
-use crate::scene::{SOON, STATE_FILE, Scene};
+use crate::scene::{PATIENCE, STATE_FILE, Scene};
 
 impl Scene {
-    /// Starts the registrar, with too little of something or with all that it needs.
+    /// Starts the registrar, with or without enough inotify.
     pub(crate) fn start(&mut self, scarce: Option<Scarce>) {
         let lacks = match scarce {
             Some(Scarce::Instances) => "instances",
@@ -26,7 +26,7 @@ impl Scene {
         self.oblivious_starts += usize::from(!self.in_runtime_dir(STATE_FILE).exists());
         self.registrar.start();
         self.registrar_is_down = false;
-        // It sweeps what it sees.
+        // At its start it removes the leftovers that it can see.
         let hidden = |(_, directory): &(PathBuf, Directory)| *directory == Directory::Registry;
         self.registry_was_hidden = self.covered.iter().any(hidden);
     }
@@ -42,14 +42,14 @@ impl Scene {
         self.limit = None;
     }
 
-    /// Its end, which must be the test's doing or explained by a fault.
+    /// Its end, which the test must have caused or a fault must explain.
     pub(crate) fn reap(&mut self) {
-        let end = self.registrar.wait_exit(SOON);
+        let end = self.registrar.wait_exit(PATIENCE);
         let explained = end.signal() == Some(9) || self.run_was_full && end.code() == Some(1);
         assert!(explained, "the registrar ended by itself: {end}");
     }
 
-    /// What systemd does (Restart=always).
+    /// Restarts it, as systemd does with Restart=always.
     pub(crate) fn start_if_ended(&mut self) {
         if !self.registrar_is_down && !self.registrar.is_running() {
             self.reap();
@@ -57,7 +57,7 @@ impl Scene {
         }
     }
 
-    /// An end in good order that leaves the drivers registered.
+    /// A graceful stop that leaves the drivers registered.
     pub(crate) fn stop(&mut self) {
         self.thaw();
         if !self.registrar_is_down {
@@ -75,7 +75,7 @@ impl Scene {
         let stat = format!("/proc/{}/stat", self.registrar.pid());
         let is = |state: &str| fs::read_to_string(&stat).unwrap().contains(state);
         // With a full runtime directory it may end first.
-        eventually("the registrar is stopped", SOON, || {
+        eventually("the registrar is stopped", PATIENCE, || {
             is(") T ") || is(") Z ")
         });
         self.registrar_is_frozen = is(") T ");
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// Does something that the registrar sees only when it is over.
+    /// Makes a change that the registrar sees only when it is complete.
     pub(crate) fn unseen<T>(&mut self, act: impl FnOnce(&mut Scene) -> T) -> T {
         let frozen = self.registrar_is_frozen;
         self.freeze();
@@ -98,38 +98,38 @@ impl Scene {
         done
     }
 
-    /// Sees to it that it is up: a fault needs somebody who feels it.
+    /// Makes sure that it runs: a fault needs a running registrar.
     pub(crate) fn rouse(&mut self) {
         self.thaw();
         if !self.registrar_is_down && self.is_up() {
             return;
         }
-        // With a full one it does not start.
+        // With a full runtime directory it does not start.
         self.free(Disk::Run);
         if self.registrar_is_down {
             self.start(None);
         }
-        eventually("the registrar is up", SOON, || {
+        eventually("the registrar is up", PATIENCE, || {
             self.start_if_ended();
             self.is_up()
         });
     }
 
-    /// Its signals and sockets are in place. Before that, a reload or a lack of descriptors would be
-    /// the end of it.
+    /// Waits until it handles signals and listens. Before that, a reload or a lack of descriptors would
+    /// end it.
     pub(crate) fn is_up(&self) -> bool {
         self.has_said(self.born, " http is ")
     }
 
-    /// Has it read its configuration again. Returns the line of the log that says so.
+    /// Reloads its configuration. Returns the line of the log that says so.
     pub(crate) fn reload(&mut self) -> String {
         self.rouse();
         let before = self.log_length();
         self.registrar.signal(Signal::SIGHUP);
-        eventually("the configuration was read again", SOON, || {
+        eventually("the configuration was read again", PATIENCE, || {
             let log = self.registrar.logs();
             let mut lines = log[before..].split_inclusive('\n');
-            // It is refused where no file can be opened.
+            // Without a free descriptor the registrar refuses the reload.
             lines
                 .find(|line| line.contains(" configuration was ") && line.ends_with('\n'))
                 .map(str::to_owned)
@@ -145,7 +145,7 @@ impl Scene {
         self.registrar.logs()[after..].contains(words)
     }
 
-    /// Leaves room for so many more open files.
+    /// Lowers the limit to so many more open files.
     pub(crate) fn limit_descriptors(&mut self, more: u64) {
         let open = u64::try_from(self.registrar.fd_count()).unwrap();
         let before = self.set_limit(Rlimit {

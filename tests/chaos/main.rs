@@ -1,9 +1,9 @@
-//! Chaos: everything that goes wrong on a node, in an order that a seed chooses, on the real binary.
+//! Chaos: the real binary under the faults of a node, in an order that a seed chooses.
 //!
-//! A run is made of rounds: a few faults, then a calm in which everything is healthy again and the
-//! invariants have to hold. The first rounds are the same in each run. `CHAOS_SEED=…` plays one run
-//! again, as far as the machine's own timing allows; `CHAOS_SECONDS=…` says for how long new rounds
-//! begin. docs/survival.md tells what is thrown and what is asserted.
+//! A run consists of rounds: a few faults, then a calm in which everything is healthy again and the
+//! invariants must hold. The first rounds are the same in each run. `CHAOS_SEED=…` repeats a run, as
+//! far as the machine's own timing allows; `CHAOS_SECONDS=…` says for how long new rounds begin.
+//! docs/survival.md lists the faults and the assertions.
 #![allow(
     clippy::unwrap_used,
     reason = "in a test a panic with its line is the report"
@@ -34,10 +34,10 @@ use crate::tally::Tally;
 bed::kubelet_process!();
 bed::registrar_program!();
 
-/// Played each time: both layouts, each with and without a clock that steps, and with and without a
-/// look at everything each second.
+/// These seeds run each time: both layouts, each with and without a clock that steps, and with and
+/// without a resync each second.
 const FIXED: [u64; 4] = [3, 7, 10, 13];
-/// How long new rounds begin; the last one, and its calm, come on top.
+/// For how long new rounds begin; the last round and its calm come on top.
 const SHORT: u64 = 15;
 const LONG: u64 = 40;
 
@@ -45,7 +45,7 @@ fn seconds(usual: u64) -> Duration {
     Duration::from_secs(given("CHAOS_SECONDS").unwrap_or(usual))
 }
 
-/// A few at a time: most of a run is waiting for somebody's second to pass. Tells what happened.
+/// A few at a time: a run mostly waits for timers. Returns what happened.
 fn run_all(seeds: &[u64], at_once: usize, length: Duration) -> Tally {
     let mut tally = Tally::default();
     for some in seeds.chunks(at_once) {

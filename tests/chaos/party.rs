@@ -1,4 +1,4 @@
-//! One driver of the node, with what it is called at the moment and whether it is well.
+//! One driver of the node, with its present name and whether it is healthy.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use bed::{Behaviour, FakeDriver, Node};
 
 use crate::disk::attempt;
 
-/// A driver and what the kubelet should know of it.
+/// A driver, and the data that the kubelet should have of it.
 pub(crate) struct Party {
     /// The name of its directory.
     pub(crate) id: String,
-    /// What it calls itself at first.
+    /// Its first name.
     name: String,
     renamed: bool,
     node_id: u32,
-    /// The volume limit, which it may change while it runs.
+    /// The volume limit, which may change while the driver runs.
     limit: i64,
     well: bool,
     socket: PathBuf,
@@ -39,12 +39,12 @@ impl Party {
         }
     }
 
-    /// What it calls itself.
+    /// Its present name.
     pub(crate) fn name(&self) -> String {
         self.names()[usize::from(self.renamed)].clone()
     }
 
-    /// All that it ever calls itself.
+    /// Every name that it ever has.
     pub(crate) fn names(&self) -> [String; 2] {
         [self.name.clone(), format!("renamed.{}", self.name)]
     }
@@ -72,7 +72,7 @@ impl Party {
         self.restart();
     }
 
-    /// Ends, and comes up in another directory. Nothing is left of the old one.
+    /// Stops, and starts in another directory. The old directory is removed.
     pub(crate) fn move_elsewhere(&mut self) -> bool {
         let old = self.socket.parent().unwrap();
         let moved = format!("moved.{}", self.name);
@@ -83,7 +83,7 @@ impl Party {
         };
         let socket = old.with_file_name(&id).join("csi.sock");
         self.driver.kill();
-        // What is mounted there keeps it.
+        // A mount there keeps it.
         if attempt(fs::remove_dir_all(old)).is_none() {
             self.well = false;
             return false;
@@ -93,21 +93,20 @@ impl Party {
         true
     }
 
-    /// Has another volume limit from now on, on the connections that it has. It comes up anew with it
-    /// in the calm.
+    /// Changes the volume limit on open connections. In the calm the driver restarts with it.
     pub(crate) fn change_its_limit(&mut self) {
         self.limit += 1;
         self.fall_ill(|_| {});
     }
 
-    /// Comes up well, whatever it was before.
+    /// Starts as a healthy driver.
     pub(crate) fn restart(&mut self) {
         let behaviour = self.healthy();
         self.come_up(behaviour);
         self.well = true;
     }
 
-    /// Comes up in this way until the calm.
+    /// Restarts with this behaviour until the calm.
     pub(crate) fn restart_unwell(&mut self, change: impl FnOnce(&mut Behaviour)) {
         let mut behaviour = self.healthy();
         change(&mut behaviour);
@@ -115,11 +114,11 @@ impl Party {
         self.well = false;
     }
 
-    /// Goes on in this way until the calm, on the connections that it has.
+    /// Changes its behaviour on open connections until the calm.
     pub(crate) fn fall_ill(&mut self, change: impl FnOnce(&mut Behaviour)) {
         let mut behaviour = self.healthy();
         change(&mut behaviour);
-        // To listen otherwise it has to come up anew, and its directory may be gone.
+        // To listen in another way it has to restart, and its directory may be gone.
         if self.driver.behaviour().listening == behaviour.listening {
             self.driver.change(behaviour);
         } else {
@@ -138,12 +137,12 @@ impl Party {
         self.well = false;
     }
 
-    /// Something happened to its files.
+    /// A fault changed its files.
     pub(crate) fn is_harmed(&mut self) {
         self.well = false;
     }
 
-    /// Is well again, if it was not.
+    /// Makes it healthy again, if it was not.
     pub(crate) fn recover(&mut self) -> Option<()> {
         (!self.well).then(|| self.restart())
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bed::Dice;
 use bed::kubelet::Mark;
+use bed::scene::QUIET;
 
 use crate::allowance::Allowance;
 use crate::calm::Footprint;
@@ -16,21 +17,19 @@ use crate::fault::{FIRST, Fault};
 use crate::scene::Scene;
 use crate::tally::Tally;
 
-/// Faults of a round. One that comes alone may cost no more than docs/survival.md says.
+/// Faults of a round. A single fault may cost no more than docs/survival.md says.
 const FAULTS: [u64; 7] = [1, 1, 1, 2, 2, 4, 6];
 /// The longest pause between two faults, in milliseconds.
 const PAUSE: u64 = 500;
-/// Longer than the registrar waits before its first announcement.
-const QUIET: Duration = Duration::from_millis(3700);
 /// How much of the daemon's log a report has.
 const TAIL: usize = 150;
 
-/// What happened so far.
+/// The report so far.
 struct Story {
     start: Instant,
     tally: Tally,
     lines: String,
-    /// The last round's beginning.
+    /// The beginning of the last round.
     mark: Mark,
     /// How much of the log was checked.
     checked: usize,
@@ -39,7 +38,7 @@ struct Story {
 /// One fault of a round, and how long it is until the next.
 type Step = (Fault, Duration);
 
-/// Tells what happened.
+/// Returns what happened.
 pub(crate) fn run(seed: u64, length: Duration) -> Tally {
     println!("CHAOS_SEED={seed}");
     let mut dice = Dice::new(seed);
@@ -63,7 +62,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Tally {
     );
     if let Err(panic) = lived {
         report(seed, &scene, &story);
-        // The scene goes first: the report has its log already.
+        // The scene ends first: the report has its log already.
         drop(scene);
         resume_unwind(panic);
     }
@@ -106,7 +105,7 @@ fn round(scene: &mut Scene, story: &mut Story, usual: Footprint, steps: &[Step])
             story.tally.count(fault);
         }
         allowance.add_oblivious_starts(take(&mut scene.oblivious_starts));
-        // With others in the round, it may not come to that.
+        // With other faults in the round, it may not happen.
         if steps.len() == 1 {
             fault.wait_met(scene, before);
         }
@@ -121,13 +120,13 @@ fn round(scene: &mut Scene, story: &mut Story, usual: Footprint, steps: &[Step])
         panic!("{why}");
     }
     scene.check(usual);
-    // Up to here: what a fault explains, it explains in its round only.
+    // Up to here: a fault explains errors of its own round only.
     let end = scene.log_length();
     scene.check_log(story.checked..end, &explained(steps));
     story.checked = end;
 }
 
-/// Words of log lines at level error that the faults explain.
+/// Words of error lines that the faults explain.
 fn explained(steps: &[Step]) -> Vec<&'static str> {
     let mut explained = Vec::new();
     for (fault, _) in steps {

@@ -1,4 +1,4 @@
-//! All parties of one node, and what is wrong with them at the moment.
+//! All processes of one node, and their present faults.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,12 +18,12 @@ use crate::party::Party;
 use crate::squatter::Taken;
 use crate::{PROGRAM, clock, setup};
 
-/// What the registrar has in its runtime directory.
+/// Files of the runtime directory.
 pub(crate) const CONTROL_SOCKET: &str = "control.sock";
 pub(crate) const HTTP_SOCKET: &str = "http.sock";
 pub(crate) const STATE_FILE: &str = "state.json";
-/// Far more than anything takes; the slow look at everything, after 30 s, included.
-pub(crate) const SOON: Duration = Duration::from_secs(100);
+/// Far longer than anything takes, including the resync after 30 s.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The node. The registrar ends first, and the directories go last.
 pub(crate) struct Scene {
@@ -40,29 +40,29 @@ pub(crate) struct Scene {
     pub(crate) bare: BTreeSet<PathBuf>,
     pub(crate) registrar_is_down: bool,
     pub(crate) registrar_is_frozen: bool,
-    /// Where the log of its life begins.
+    /// Where the log of the present process begins.
     pub(crate) born: usize,
-    /// It has too little of inotify in this life.
+    /// The present process has too little inotify.
     pub(crate) is_short_of_inotify: bool,
-    /// So often it started without its state.
+    /// So often it started without its state file.
     pub(crate) oblivious_starts: usize,
-    /// registry_dir was mounted over in this life of the registrar: what it gave up meanwhile, it
-    /// could not remove.
+    /// A mount hid registry_dir from the present process: sockets that it gave up meanwhile, it could
+    /// not remove.
     pub(crate) registry_was_hidden: bool,
-    /// The runtime directory was full in this round. A start then fails, and systemd tries again.
+    /// The runtime directory was full in this round. A start then fails, and systemd retries.
     pub(crate) run_was_full: bool,
     /// The limit of open files as it was.
     pub(crate) limit: Option<Rlimit>,
-    /// Who has called the registrar and says nothing.
+    /// Callers that hold a connection and ask nothing.
     pub(crate) callers: Vec<UnixStream>,
     pub(crate) kubelet_is_down: bool,
-    /// It watches a directory that was deleted.
+    /// The kubelet watches a directory that was deleted.
     pub(crate) kubelet_is_blind: bool,
     _notify: Option<NotifySocket>,
 }
 
 impl Scene {
-    /// Everybody runs; nobody is registered yet.
+    /// Everything runs; no driver is registered yet.
     pub(crate) fn set(dice: &mut Dice) -> Scene {
         let mut mounts = Mounts::private();
         let terms = terms(dice, mounts.is_some());
@@ -72,7 +72,7 @@ impl Scene {
                 disk.mount(&node, mounts);
             }
             fs::create_dir_all(node.plugins_dir()).unwrap();
-            // The clock's library leaves files there when its process is killed.
+            // faketime leaves files there when its process is killed.
             mounts.tmpfs(Path::new("/dev/shm"), 10_000, 16 << 20);
         }
         // One driver has a table, discovery finds the others.
@@ -116,7 +116,7 @@ impl Scene {
         scene
     }
 
-    /// Directories that hold files of ours among those of others.
+    /// Directories that hold the registrar's files among foreign ones.
     pub(crate) fn shared_directories(&self) -> Vec<PathBuf> {
         let mut directories = vec![self.node.kubelet_registry_dir()];
         if self.terms.layout == Layout::TwoDirectories {
@@ -130,7 +130,7 @@ impl Scene {
         clock::set(&self.node, seconds);
     }
 
-    /// Room on a disk, for a fake that needs it: a kubelet that cannot write does not start.
+    /// Makes room on a disk for a fake that needs it: a kubelet that cannot write does not start.
     pub(crate) fn free(&self, disk: Disk) {
         if let Some(mounts) = &self.mounts {
             disk.free(&self.node, mounts);
@@ -145,7 +145,7 @@ impl Scene {
         self.kubelet_is_blind = false;
     }
 
-    /// A driver, with room on its disk for what it may do.
+    /// A driver, with room on its disk.
     pub(crate) fn party(&mut self, which: Which) -> &mut Party {
         self.free(Disk::Storage);
         &mut self.parties[which]
@@ -180,13 +180,13 @@ fn terms(dice: &mut Dice, root: bool) -> Terms {
     if !there {
         eprintln!("left out, for it takes the package faketime: a clock that steps");
     }
-    // Most runs without it: it is a library in the daemon that nobody has in life.
+    // Most runs go without it: no daemon in production has this library loaded.
     let clock = dice.below(3) == 0 && there && root;
     Terms {
         layout,
         root,
         clock,
-        // Not always: a look each second mends what events should have.
+        // Not always: a resync each second repairs what an event should have repaired.
         looks_often: dice.below(2) == 0,
     }
 }
@@ -195,7 +195,7 @@ fn notify_socket(node: &Node) -> PathBuf {
     node.root().join("notify")
 }
 
-/// Behind a script that lets it start without inotify, and with a clock of its own.
+/// The registrar behind a script that can start it without inotify, or with its own clock.
 fn registrar(node: &Node, terms: Terms) -> Registrar {
     clock::set(node, 0);
     let root = node.root().display();

@@ -1,4 +1,4 @@
-//! Somebody else in a place of ours, and whether they are still there.
+//! A foreign file at one of the registrar's paths.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use crate::disk::attempt;
 use crate::fault::Squatter;
 use crate::scene::Scene;
 
-/// A place of ours that somebody else has taken.
+/// One of the registrar's paths with a foreign file.
 pub(crate) struct Taken {
     path: PathBuf,
     identity: (u64, u64, i64, i64),
@@ -21,7 +21,7 @@ pub(crate) struct Taken {
 }
 
 impl Squatter {
-    /// Takes the place, whoever is there. Tells whether it could.
+    /// Takes the path, whatever is there. Returns whether it could.
     pub(crate) fn take(self, scene: &mut Scene, path: &Path) -> bool {
         scene.take_away(path, |path| fs::remove_file(path));
         let Some(listener) = attempt(self.settle(path)) else {
@@ -47,7 +47,7 @@ impl Squatter {
         Ok(None)
     }
 
-    /// The registrar may put its own in its place.
+    /// The registrar may replace it.
     fn may_be_replaced(self) -> bool {
         matches!(self, Squatter::Dead | Squatter::Dangling)
     }
@@ -58,7 +58,7 @@ impl Taken {
         identity(&self.path) == Some(self.identity)
     }
 
-    /// It is not there any more. What something is mounted over is hidden, and not gone.
+    /// The file is gone. A file below a mount is hidden, and not gone.
     fn is_gone(&self) -> bool {
         let directory = self.path.parent().map(fs::metadata);
         let hidden = matches!(directory, Some(Ok(found)) if found.dev() != self.identity.0);
@@ -67,7 +67,7 @@ impl Taken {
 }
 
 impl Scene {
-    /// Whoever lives there, or is no socket and no link, stays until the test takes it away.
+    /// A live socket, or a file that is neither a socket nor a link, stays until the test removes it.
     pub(crate) fn check_squatters(&self) {
         let touched = |taken: &&Taken| !taken.by.may_be_replaced() && taken.is_gone();
         let touched = self.squatters.iter().filter(touched);
@@ -77,7 +77,7 @@ impl Scene {
         assert_eq!(touched, Vec::<String>::new(), "the registrar touched these");
     }
 
-    /// The test itself removes what is at `path`, squatters included. Tells whether it could.
+    /// The test itself removes the file at `path`, even a squatter. Returns whether it could.
     pub(crate) fn take_away(&mut self, path: &Path, remove: fn(&Path) -> io::Result<()>) -> bool {
         self.check_squatters();
         let removed = attempt(remove(path)).is_some();
@@ -86,7 +86,7 @@ impl Scene {
         removed
     }
 
-    /// Removes all that are still there.
+    /// Removes all squatters that are left.
     pub(crate) fn drive_out_squatters(&mut self) {
         self.check_squatters();
         for taken in self.squatters.drain(..).filter(Taken::is_there) {

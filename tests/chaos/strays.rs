@@ -1,4 +1,4 @@
-//! What lies in the directories of the node, and what of it should not.
+//! The files in the node's directories, and those that should not exist.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use crate::party::Party;
 use crate::scene::{CONTROL_SOCKET, HTTP_SOCKET, STATE_FILE, Scene};
 
 impl Scene {
-    /// Files that are neither ours, in their place and of this hour, nor put there by the test;
-    /// and what is missing or wrong.
+    /// Files that are neither the registrar's present files nor the test's own; and files that are
+    /// missing or wrong.
     pub(crate) fn strays(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let mut ours = BTreeSet::new();
@@ -33,7 +33,7 @@ impl Scene {
                     other => faults.push(format!("{} holds {other:?}", link.display())),
                 }
             }
-            // The file alone may be what a mount had hidden, with nobody behind it.
+            // A mount may have hidden the file, and no process listens on it.
             if let Err(error) = UnixStream::connect(self.node.reg_socket(&name)) {
                 faults.push(format!("nobody serves {name}: {error}"));
             }
@@ -60,8 +60,8 @@ impl Scene {
         faults
     }
 
-    /// A socket that a driver gave up while something was mounted over it. Nobody listens there, and
-    /// the next start removes it.
+    /// A socket that the registrar gave up while a mount hid it. No process listens on it, and the next
+    /// start removes it.
     fn was_out_of_reach(&self, path: &Path) -> bool {
         let mut names = self.parties.iter().flat_map(Party::names);
         self.registry_was_hidden
@@ -78,7 +78,7 @@ impl Scene {
         ])
     }
 
-    /// The plain one, and those that a kubelet in its back-off was given instead.
+    /// The plain link, and the fresh names for a kubelet in its back-off.
     fn links_of(&self, name: &str) -> Vec<PathBuf> {
         let fresh = format!("{name}_");
         let is_one = |path: &PathBuf| {
@@ -90,7 +90,7 @@ impl Scene {
         all.into_iter().filter(is_one).collect()
     }
 
-    /// Everything in the directories, for a report.
+    /// All files of the directories, for a report.
     pub(crate) fn listings(&self) -> String {
         let mut text = String::new();
         for directory in self.directories() {

@@ -1,4 +1,4 @@
-//! How often each kind of fault really happened.
+//! How often each kind of fault happened.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +7,15 @@ use bed::Dice;
 
 use crate::fault::{Fault, Terms};
 
-/// More than it takes to see every kind.
+/// Enough rounds to see every kind.
 const ROLLS: usize = 20_000;
 
-/// Kinds of faults, those included that have not happened.
+/// Kinds of faults, including those that have not happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally(BTreeMap<String, usize>);
 
 impl Tally {
-    /// Every kind that is possible on these terms, none of which has happened.
+    /// Every kind that is possible on these terms, with a count of zero.
     pub(crate) fn on(terms: Terms) -> Tally {
         let mut dice = Dice::new(0);
         let kinds = (0..ROLLS).map(|_| Fault::roll(&mut dice, terms).kind());

@@ -1,4 +1,4 @@
-//! An HTTP client that can misbehave: bytes go out as they are written, and what comes is read.
+//! An HTTP client that can misbehave: it sends bytes exactly as a test writes them.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use bed::eventually;
 use bed::scene::SOON;
 
-/// An answer as it came.
+/// An answer as the daemon sent it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -50,7 +50,7 @@ pub(crate) fn read(stream: &mut (impl Read + ?Sized)) -> io::Result<Answer> {
     })
 }
 
-/// Waits until the path answers with this code, and gives the body.
+/// Waits until the path answers with this code, and returns the body.
 #[track_caller]
 pub(crate) fn wait_code(socket: &Path, path: &str, code: u16) -> String {
     let what = format!("{path} answers {code}");

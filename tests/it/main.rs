@@ -1,7 +1,7 @@
 //! The daemon from outside: the real binary on real sockets, one module for each subject.
 //!
-//! `LONG=1` makes the loop of random kills longer, and adds the thousand drivers to what is ignored by
-//! default.
+//! `LONG=1` makes the loop of random kills longer, and adds the thousand drivers to the ignored test of
+//! scale.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What happens to a registration, and what it may cost.
+//! The events that a registration has to survive, and their costs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -101,8 +101,8 @@ impl Event {
         }
     }
 
-    /// Registrations and de-registrations, the least that any kubelet of the three allows. They
-    /// are the same for all three; only the way there differs.
+    /// The smallest number of registrations and de-registrations that any of the three kubelets allows.
+    /// It is the same for all three; only the steps differ.
     pub(super) fn least(self) -> (usize, usize) {
         match self {
             Event::OurStopAndStart
@@ -113,26 +113,26 @@ impl Event {
             | Event::IdRenamed
             | Event::RegSockDeleted
             | Event::RegistryReplaced => (0, 0),
-            // The first registration is one of them where the event is at its start.
+            // Where the event happens during the first registration, that registration counts.
             Event::KubeletRestart
             | Event::KubeletRestartWithoutDriver
             | Event::ServerEndsConnectionsWithoutKubelet
             | Event::KilledDuringTheCall
             | Event::NodeGetInfoFails => (1, 0),
-            // The kubelet saw the link go, or has to hear of the driver anew.
+            // The kubelet saw that the link was removed, or must get the driver's new data.
             Event::LinkDeleted
             | Event::LinkRemovedWithoutDriver
             | Event::LinkReplacedWithoutUs
             | Event::OtherNodeId
             | Event::DriverMoves
             | Event::KubeletDirectoryReplaced => (1, 1),
-            // Before 1.36 the kubelet holds a registration that nobody knows of, and will not say
-            // so again; from 1.36 on it takes it back by itself.
+            // Before 1.36 the kubelet keeps a registration that the registrar does not know of, and
+            // does not call Notify again; from 1.36 on it undoes the registration by itself.
             Event::NotifyLost | Event::AwayDuringNotify => (2, 1),
         }
     }
 
-    /// The scene as it is before the event.
+    /// The scene before the event.
     pub(super) fn prepare(self, release: Release) -> KubeletScene {
         match self {
             Event::NotifyLost
@@ -244,14 +244,14 @@ impl Event {
             Event::KilledDuringTheCall => {
                 let mark = kill_during_the_call(scene);
                 scene.registrar.start();
-                // It dials anew, and its word reaches our next life.
+                // The kubelet dials again, and its Notify reaches the restarted registrar.
                 scene.kubelet.wait_for("notify", mark, SOON, |event| {
                     matches!(event, Seen::Notified { error: None, .. })
                 });
             }
             Event::AwayDuringNotify => {
                 let mark = kill_during_the_call(scene);
-                // Its word never reaches us; what counts comes after it.
+                // Its Notify is lost; only later calls count.
                 scene.kubelet.wait_for("lose Notify", mark, SOON, |event| {
                     matches!(event, Seen::Notified { error: Some(_), .. })
                 });
@@ -264,7 +264,7 @@ impl Event {
     }
 }
 
-/// For some seconds, in which nothing happens to the link.
+/// The server closes connections for some seconds, and the link stays.
 fn end_connections(scene: &mut KubeletScene) {
     let link = identity(&scene.link());
     let closing = Closing::Idle(Duration::from_millis(500));
@@ -281,7 +281,7 @@ fn delete_link(scene: &KubeletScene) {
     scene.kubelet.wait_deregistered(NAME, SOON);
 }
 
-/// By the very link that we would make, which only its identity tells from ours.
+/// Replaces the link by an equal one, which differs only in its identity.
 fn replace_link(scene: &KubeletScene) {
     let target = fs::read_link(scene.link()).unwrap();
     fs::remove_file(scene.link()).unwrap();
@@ -297,7 +297,7 @@ fn delete_reg_sock(scene: &KubeletScene) {
 
 fn replace_registry(scene: &KubeletScene) {
     let registry = scene.node.registry_dir();
-    // The registrar may be quicker than the rest of the removal.
+    // The registrar may recreate files while the removal still runs.
     eventually("the directory goes", SOON, || {
         fs::remove_dir_all(&registry).map_err(|error| error.to_string())
     });
@@ -308,7 +308,7 @@ fn replace_registry(scene: &KubeletScene) {
 
 fn replace_kubelet_directory(scene: &mut KubeletScene) {
     let directory = scene.node.kubelet_registry_dir();
-    // Awake it would put the link back between the removal of the link and of the directory.
+    // A running registrar would put the link back between the removal of the link and of the directory.
     scene.registrar.signal(Signal::SIGSTOP);
     fs::remove_dir_all(&directory).unwrap();
     scene.registrar.signal(Signal::SIGCONT);
@@ -322,7 +322,7 @@ fn replace_kubelet_directory(scene: &mut KubeletScene) {
     scene.kubelet.restart();
 }
 
-/// Between GetInfo and Notify, which is two seconds away.
+/// Kills the registrar between GetInfo and Notify, which comes two seconds later.
 fn kill_during_the_call(scene: &mut KubeletScene) -> bed::kubelet::Mark {
     let mark = scene.kubelet.mark();
     scene
@@ -339,7 +339,7 @@ fn kill_during_the_call(scene: &mut KubeletScene) -> bed::kubelet::Mark {
     mark
 }
 
-/// The driver answers us, and then fails for as long as the kubelet asks.
+/// The driver answers the registrar, and then fails while the kubelet asks.
 fn fail_node_get_info(scene: &mut KubeletScene) {
     scene.kubelet.fault(|faults| faults.pause = true);
     scene.registrar.start();

@@ -1,4 +1,5 @@
-//! Every release of the kubelet against every event: registered in the end, at the least cost.
+//! Every release of the kubelet with every event: in the end the driver is registered, at the lowest
+//! cost.
 //!
 //! `UPDATE_DOCS=1` writes the counts into docs/survival.md.
 
@@ -42,7 +43,7 @@ fn every_event_ends_registered_at_the_least_cost_that_the_kubelet_allows() {
 }
 
 fn measure() -> Vec<Cell> {
-    // Those with the longest waits come last in the list, and first in the queue.
+    // Events with the longest waits are last in the list, and first in the queue.
     let all = Event::ALL.iter().rev();
     let queue: VecDeque<(Event, Release)> = all
         .flat_map(|event| Release::ALL.map(|release| (*event, release)))

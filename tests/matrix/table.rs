@@ -1,4 +1,4 @@
-//! The matrix on paper: all of it for the log, the counts for docs/survival.md.
+//! The matrix as tables: everything for the log, the counts for docs/survival.md.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ pub(super) fn measured(cells: &[Cell]) -> String {
     table
 }
 
-/// The docs hold the counts as they were measured just now, or get them with `UPDATE_DOCS=1`.
+/// The page has the measured counts, or gets them with `UPDATE_DOCS=1`.
 pub(super) fn check_docs(cells: &[Cell]) {
     let docs = fs::read_to_string(DOCS).unwrap();
     let (before, rest) = docs

@@ -1,4 +1,4 @@
-//! What goes on all the time: drivers come and go, links are deleted, and people look.
+//! Constant activity: drivers stop and start, links are deleted, and clients ask for the status.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::scene::{DRIVERS, SoakScene, name};
 
-/// Between two things that happen: a core is not to be kept busy by this.
+/// Between two events, so that the test does not keep a core busy.
 const PAUSE: Duration = Duration::from_millis(40);
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,7 +32,7 @@ pub(crate) fn churn(scene: &mut SoakScene, dice: &mut Dice) {
         }
         160..165 => {
             let done = scene.registrar.run_cli(["reannounce", &name(which)]);
-            // The link that was taken away too often may be due in a second.
+            // A link that was removed too often comes back only after a pause.
             let said = String::from_utf8_lossy(&done.stderr);
             let refused = said.contains("has no link to announce again");
             assert!(done.status.success() || refused, "{done:?}");
@@ -43,7 +43,7 @@ pub(crate) fn churn(scene: &mut SoakScene, dice: &mut Dice) {
             let settings = scene.node.eager_kubelet_settings(release);
             scene.kubelet.restart_as(settings);
         }
-        // Somebody who connects and says nothing.
+        // A client that connects and sends nothing.
         170..180 => drop(UnixStream::connect(scene.node.reg_socket(&name(which)))),
         180..190 => drop(UnixStream::connect(scene.control())),
         _ => {}

@@ -1,7 +1,7 @@
-//! Soak: a hundred drivers that come and go for as long as one likes, and a daemon that grows by nothing.
+//! Soak: a hundred drivers stop and start for a long time, and the daemon does not grow.
 //!
-//! `SOAK_MINUTES=…` says how long. The table of samples is printed; memory, open files and threads
-//! have to be flat over its second half.
+//! `SOAK_MINUTES=…` says for how long. The test prints the table of samples; memory, open files and
+//! threads must be flat over its second half.
 #![allow(
     clippy::unwrap_used,
     reason = "in a test a panic with its line is the report"
@@ -22,7 +22,7 @@ bed::kubelet_process!();
 bed::registrar_program!();
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long drivers come and go between two samples.
+/// How long drivers stop and start between two samples.
 const LAP: Duration = Duration::from_secs(3);
 
 fn minutes(usual: u64) -> Duration {
@@ -36,7 +36,7 @@ fn soak(length: Duration) {
     let mut scene = scene::started();
     let mut samples = Samples::default();
     let start = Instant::now();
-    // Where each lap takes long, there are enough of them all the same.
+    // Even if each lap takes long, there are enough of them.
     while start.elapsed() < length || !samples.suffice() {
         let lap = Instant::now();
         while lap.elapsed() < LAP {

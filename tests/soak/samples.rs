@@ -1,4 +1,4 @@
-//! What the daemon needed over time, and whether it grew.
+//! The daemon's memory, files and threads over time, and whether they grew.
 
 use std::fmt;
 use std::thread;
@@ -8,13 +8,13 @@ use bed::kubelet::Mark;
 
 use crate::scene::SoakScene;
 
-/// A heap moves by this much for no reason that lasts.
+/// A heap varies by this much without a lasting reason.
 const MORE_KB: f64 = 2048.0;
-/// A client that was just being served.
+/// A client that the daemon was just serving.
 const MORE_DESCRIPTORS: f64 = 3.0;
 const LOOKS: u32 = 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(30);
-/// Fewer would show nothing.
+/// Fewer samples would show nothing.
 const FEWEST: usize = 8;
 
 /// Samples in the order of time.
@@ -27,13 +27,13 @@ struct Sample {
     private_kb: u64,
     descriptors: usize,
     threads: u64,
-    /// What the kubelet has registered so far: that something went on.
+    /// The kubelet's registrations so far, as a sign of activity.
     registrations: usize,
 }
 
 impl Samples {
     pub(crate) fn take(&mut self, at: Duration, scene: &SoakScene) {
-        // First, because it waits until it is quiet.
+        // First, because it waits until the daemon is quiet.
         let descriptors = kept_descriptors(scene);
         self.0.push(Sample {
             at,
@@ -45,12 +45,12 @@ impl Samples {
         });
     }
 
-    /// There are as many as it takes to tell.
+    /// Whether the samples are enough.
     pub(crate) fn suffice(&self) -> bool {
         self.0.len() >= FEWEST
     }
 
-    /// Over the second half nothing grew by more than chance.
+    /// Over the second half nothing grew by more than its normal variation.
     #[track_caller]
     pub(crate) fn are_flat(&self) {
         assert!(self.suffice(), "{} samples", self.0.len());
@@ -71,8 +71,8 @@ impl Samples {
     }
 }
 
-/// Files that stay open: the least of a few looks, for a kubelet closes its connection a moment after
-/// its last word.
+/// Files that stay open: the least of a few looks, because a kubelet closes its connection a moment
+/// after its last call.
 fn kept_descriptors(scene: &SoakScene) -> usize {
     let look = |_| {
         thread::sleep(LOOK_AGAIN);

@@ -1,6 +1,6 @@
 //! GetInfo while many connections are open.
 
-use bed::{Crowd, Turn};
+use bed::{Callers, Turn};
 
 use crate::contender::Contender;
 use crate::outcome::Outcome;
@@ -13,7 +13,7 @@ pub(crate) fn measure(contender: &Contender, rounds: usize) -> [Outcome; 2] {
     let mut scene = Scene::with_drivers(contender, 1, "");
     scene.crew.start();
     scene.wait_serving();
-    let crowd = Crowd::open(&scene.link(), CONNECTIONS).expect("all connections are taken");
+    let crowd = Callers::open(&scene.link(), CONNECTIONS).expect("all connections are taken");
     [Turn::OneByOne, Turn::AllAtOnce].map(|turn| {
         let round = |_| {
             crowd

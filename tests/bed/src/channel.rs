@@ -14,14 +14,15 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tonic::transport::{Channel, Endpoint, Error, Uri};
 
-/// Connects to `path`, once: tonic would dial anew when the connection ends, behind the caller's back.
+/// Connects to `path` once: tonic by itself would dial again when the connection ends, unseen by the
+/// caller.
 pub(crate) async fn connect(path: &Path) -> Result<Channel, ConnectError> {
     let stream = dial(path.to_owned()).await.map_err(ConnectError::Io)?;
     handshake(Endpoint::from_static("http://localhost"), once(stream)).await
 }
 
-/// Connects for a client that calls itself so and, as grpc-go does, connects again when the connection
-/// has ended: a registrar that restarts in the middle of a registration may still hear how it ended.
+/// Connects with this user agent and, as grpc-go does, connects again when the connection has ended: a
+/// registrar that restarts during a registration may still get the Notify.
 pub(crate) async fn connect_as(
     path: &Path,
     user_agent: &'static str,
@@ -63,17 +64,17 @@ pub(crate) async fn connect_as(
     }
 }
 
-/// A connection that may be another one for the next call.
+/// A connection that may be replaced before the next call.
 pub(crate) struct Line(Arc<Mutex<Channel>>);
 
 impl Line {
-    /// The connection as it is now, alive or not.
+    /// The present connection, alive or not.
     pub(crate) fn channel(&self) -> Channel {
         self.0.lock().unwrap().clone()
     }
 }
 
-/// Connects again each time that the connection has ended, for as long as somebody has the line.
+/// Connects again each time the connection has ended, for as long as a client holds the line.
 async fn keep_up(
     line: Weak<Mutex<Channel>>,
     endpoint: Endpoint,
@@ -99,7 +100,7 @@ async fn keep_up(
     }
 }
 
-/// One connection, which tells when it has ended.
+/// One connection, which reports its end.
 async fn connect_watched(
     endpoint: &Endpoint,
     path: &Path,
@@ -109,7 +110,7 @@ async fn connect_watched(
     handshake(endpoint.clone(), once(Watched { stream, ended })).await
 }
 
-/// Gives the stream to who asks first.
+/// Gives the stream to the first caller.
 fn once<S>(stream: S) -> impl FnMut() -> std::future::Ready<io::Result<TokioIo<S>>> {
     let mut only = Some(TokioIo::new(stream));
     move || {
@@ -118,17 +119,17 @@ fn once<S>(stream: S) -> impl FnMut() -> std::future::Ready<io::Result<TokioIo<S
     }
 }
 
-/// When a connection that has ended is made again.
+/// When the client connects again after a connection has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Redial {
-    /// At once, and then after this pause, each 1.6 times as long as the last; a call that comes
-    /// before fails. So does grpc-go before 1.41.
+    /// At once, and then after this pause, which grows 1.6 times with each attempt; calls before that
+    /// fail. grpc-go before 1.41 does so.
     Paced(Duration),
-    /// Later ones rest until there is a call.
+    /// With the next call, as later releases of grpc-go do.
     WithTheNextCall,
 }
 
-/// A stream that tells when it is dropped, which hyper does when the connection has ended.
+/// A stream that reports when it is dropped: hyper drops it when the connection has ended.
 struct Watched {
     stream: UnixStream,
     ended: mpsc::UnboundedSender<()>,
@@ -137,7 +138,7 @@ struct Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         match self.ended.send(()) {
-            // Nobody has the line any more.
+            // No client holds the line any more.
             Ok(()) | Err(_) => {}
         }
     }

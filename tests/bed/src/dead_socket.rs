@@ -1,4 +1,4 @@
-//! A socket file that nobody listens on.
+//! A socket file on which no process listens.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,8 +12,8 @@ pub fn dead_socket(path: &Path) {
     try_dead_socket(path).unwrap();
 }
 
-/// The same where it may fail. It is never listened on: a child that another thread forks at this
-/// moment has a copy of the descriptor, and one that listens would live for as long as that.
+/// The same where it may fail. The test never listens on it: a child that another thread forks at this
+/// moment has a copy of the descriptor, and would keep a listening socket alive.
 pub fn try_dead_socket(path: &Path) -> io::Result<()> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -1,4 +1,4 @@
-//! Numbers that the same seed gives again.
+//! Random numbers that a seed repeats.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,11 +8,11 @@ pub struct Dice(u64);
 impl Dice {
     /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
-        // Spread over all bits; zero is the one state that xorshift never leaves.
+        // Spread over all bits; xorshift never leaves the state zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number from 0 on and below `limit`.
+    /// A number from 0 to `limit` - 1.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -36,7 +36,7 @@ pub fn given(variable: &str) -> Option<u64> {
     }
 }
 
-/// A seed that is another one at each call.
+/// A new seed at each call.
 pub fn new_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::from(now.subsec_nanos()) ^ now.as_secs() << 30

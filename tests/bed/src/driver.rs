@@ -24,17 +24,17 @@ pub struct FakeDriver {
     state: State,
 }
 
-/// What stands behind the socket file right now.
+/// The present state of the socket.
 enum State {
-    /// No process: the socket is gone or stale.
+    /// No listener: the socket file is missing or stale.
     Down,
-    /// Bound and not listening. The descriptor is all there is to it.
+    /// Bound and not listening: only the descriptor exists.
     Bound(OwnedFd),
-    /// Served by a thread that ends with this.
+    /// A thread serves it, and ends with this value.
     Up { _worker: Worker },
 }
 
-/// What the handle and the serving thread both look at.
+/// Shared by the handle and the serving thread.
 struct Shared {
     behaviour: Mutex<Behaving>,
     calls: Mutex<BTreeMap<Call, usize>>,
@@ -49,7 +49,7 @@ struct Behaving {
 }
 
 impl FakeDriver {
-    /// Binds `path` and behaves from then on; the directory must be there.
+    /// Binds `path` and behaves so from then on; the directory must exist.
     pub fn start(path: impl Into<PathBuf>, behaviour: Behaviour) -> Self {
         let mut driver = Self {
             path: path.into(),
@@ -66,19 +66,19 @@ impl FakeDriver {
         driver
     }
 
-    /// Like [`Self::start`], and makes the directory first, as most drivers do.
+    /// Like [`Self::start`], but creates the directory first, as most drivers do.
     pub fn start_in_new_directory(path: impl Into<PathBuf>, behaviour: Behaviour) -> Self {
         let path = path.into();
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         Self::start(path, behaviour)
     }
 
-    /// Where it listens.
+    /// The path of its socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Behaves otherwise from now on. Connections stay, unless it now listens otherwise.
+    /// Changes the behaviour. Connections stay open, unless `listening` changes.
     ///
     /// From [`Listening::BoundOnly`] to [`Listening::Speaks`] is the `listen` that follows the
     /// `bind`, on the same socket file.
@@ -97,30 +97,30 @@ impl FakeDriver {
         }
     }
 
-    /// A graceful end: the socket file goes, then the connections.
+    /// A graceful end: removes the socket file, then closes the connections.
     pub fn stop(&mut self) {
         listener::remove(&self.path);
         self.state = State::Down;
     }
 
-    /// An end as by `kill -9`: connections drop, the socket file stays behind, stale.
+    /// An end as by `kill -9`: connections close, and the stale socket file stays.
     pub fn kill(&mut self) {
         self.state = State::Down;
     }
 
-    /// Ends as by [`Self::kill`] if it still runs, then comes up again.
+    /// Ends as by [`Self::kill`] if it still runs, then starts again.
     pub fn restart(&mut self, behaviour: Behaviour) {
         self.kill();
         self.shared.behave(behaviour);
         self.come_up();
     }
 
-    /// How it behaves now, to be changed and handed back to [`Self::change`].
+    /// The present behaviour, for a change that goes to [`Self::change`].
     pub fn behaviour(&self) -> Behaviour {
         self.shared.behaviour.lock().unwrap().behaviour.clone()
     }
 
-    /// How often each call was made since the first start, hung and failed ones included.
+    /// How often each call was made since the first start, including hanging and failed calls.
     pub fn calls(&self) -> BTreeMap<Call, usize> {
         self.shared.calls.lock().unwrap().clone()
     }
@@ -141,8 +141,8 @@ impl FakeDriver {
     }
 
     fn come_up(&mut self) {
-        // A driver removes what its last life left behind without asking who listens there;
-        // that is exactly what the registrar has to live with.
+        // A driver removes the old socket file without checking whether a process listens on it; the
+        // registrar has to cope with exactly that.
         listener::remove(&self.path);
         let socket = listener::bind(&self.path);
         self.serve(socket);

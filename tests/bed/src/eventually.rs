@@ -1,4 +1,4 @@
-//! Waiting on a condition with a deadline, in place of sleeps that hope.
+//! Waiting for a condition with a deadline, in place of sleeps.
 
 use std::fmt::Display;
 use std::thread;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// What one look at the world may say: `bool`, `Option<T>`, or `Result<T, text>`, where the
-/// text tells what was seen instead.
+/// The result of a look: `bool`, `Option<T>`, or `Result<T, text>`, where the text says what was seen
+/// instead.
 pub trait Seen {
-    /// What [`eventually`] hands back.
+    /// The result of [`eventually`].
     type Value;
     /// The value, or what was seen in its place.
     fn seen(self) -> Result<Self::Value, String>;

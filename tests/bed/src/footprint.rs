@@ -1,9 +1,9 @@
-//! What a process costs the machine, as /proc tells it.
+//! Memory, files, threads and wake-ups of a process, from /proc.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A process that is looked at; it has to run while it is.
+/// A running process.
 pub struct Footprint {
     dir: PathBuf,
 }
@@ -21,7 +21,7 @@ impl Footprint {
         field(&self.dir, "VmRSS:")
     }
 
-    /// The part of the resident memory that is no file's: heap and stacks, in KiB.
+    /// The resident memory that belongs to no file: heap and stacks, in KiB.
     pub fn anonymous_kb(&self) -> u64 {
         field(&self.dir, "RssAnon:")
     }
@@ -36,7 +36,7 @@ impl Footprint {
         fs::read_dir(self.dir.join("fd")).unwrap().count()
     }
 
-    /// How often its threads have gone to sleep so far, which is how often they woke up.
+    /// How often its threads have gone to sleep so far, which equals their wake-ups.
     pub fn wakeups(&self) -> u64 {
         let tasks = fs::read_dir(self.dir.join("task")).unwrap();
         tasks

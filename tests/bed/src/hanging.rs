@@ -1,25 +1,23 @@
-//! A mount whose server can be made to hang: FUSE, by bindfs, which is stopped.
+//! A mount whose server can hang: FUSE by bindfs, which the test stops.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 
+use crate::scene::SOON;
 use crate::{Process, eventually, skipped};
 
-const SOON: Duration = Duration::from_secs(20);
-
-/// Mounted for as long as it lives. Whoever touches what is below it while it hangs, hangs too.
+/// Mounted until it is dropped. A process that touches a path below it while it hangs, hangs too.
 pub struct HangingMount {
     server: Process,
     point: PathBuf,
 }
 
 impl HangingMount {
-    /// Mounts an empty directory over `point`, which is made, or says that it cannot be done here.
+    /// Creates `point` and mounts an empty directory over it; [`skipped`] where this machine cannot.
     ///
     /// # Panics
     /// When nothing is mounted although it could be.
@@ -53,12 +51,12 @@ impl HangingMount {
             .any(|line| line.split(' ').nth(4) == Some(&*point))
     }
 
-    /// From now on whoever touches it waits, until the value is dropped.
+    /// From now on every process that touches the mount waits, until the value is dropped.
     #[must_use]
     pub fn hang(&self) -> Hang<'_> {
         self.server.signal(Signal::SIGSTOP);
-        // A thread that has not stopped yet may take a request, and nobody can end a process that waits
-        // for the answer to that, not even by kill -9.
+        // A thread that has not stopped yet may take a request, and even kill -9 does not end a process
+        // that waits for the answer to it.
         eventually("every thread of the server has stopped", SOON, || {
             let tasks = fs::read_dir(format!("/proc/{}/task", self.server.pid())).unwrap();
             tasks.flatten().all(|task| {
@@ -72,7 +70,7 @@ impl HangingMount {
     }
 }
 
-/// For as long as it lives, nobody gets an answer.
+/// Until it is dropped, no process gets an answer.
 pub struct Hang<'a>(&'a HangingMount);
 
 impl Drop for Hang<'_> {

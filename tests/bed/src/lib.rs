@@ -1,34 +1,35 @@
-//! The test bed: the two parties around the registrar, and what runs the registrar between them.
+//! The test bed: fake drivers, fake kubelets, and the real registrar between them.
 //!
-//! Every fake runs on a thread of its own and speaks the real wire on real Unix sockets; its
-//! handle is synchronous, so plain tests and async code use it alike, and dropping it ends it.
+//! Every fake runs on its own thread and speaks the real protocols on real Unix sockets. Its handle is
+//! synchronous, for plain tests and async code alike, and dropping the handle ends the fake.
 //!
 //! - [`Setup`]: sets up a [`Scene`], a node with the registrar on it
 //! - [`Node`]: a temporary directory laid out as a node
 //! - [`FakeDriver`]: a CSI driver that can be late, slow, wrong or gone
-//! - [`kubelet`]: a kubelet of a chosen release, in this process or in one of its own
+//! - [`kubelet`]: a kubelet of a chosen release, in this process or in its own
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
 //! - [`Process`]: a child process that ends with its owner
 //! - [`Registrar`]: the real binary, run as a process
-//! - [`Stranger`]: somebody on a socket who does not speak gRPC
-//! - [`Storm`]: changes without end in a node's directories
+//! - [`RawListener`]: a listener that does not speak gRPC
+//! - [`Storm`]: endless changes in a node's directories
 //! - [`Sidecar`]: a stand-in for node-driver-registrar
-//! - [`SidecarProcess`]: node-driver-registrar itself, or what takes its flags, as a process
-//! - [`View`]: a mount namespace, as a container has it
+//! - [`SidecarProcess`]: node-driver-registrar itself, or a program with its flags, as a process
+//! - [`Container`]: a container: its own mount namespace and root
 //! - [`HangingMount`]: a file system whose server hangs
 //! - [`Mounts`]: mounts that only this thread and its children see
 //! - [`flood()`]: many connections that a client holds and does not use
-//! - [`Footprint`]: what a process costs
-//! - [`Dice`]: numbers that the same seed gives again
-//! - [`Sentinels`]: foreign files that nobody may touch
-//! - [`script`]: a program written or copied by the test
-//! - [`skipped`]: for what a machine cannot do
-//! - [`wire`]: a kubelet's calls, one at a time and by hand; [`Crowd`] makes many
-//! - [`raw`]: such a call, byte by byte
-//! - [`mod@eventually`]: waiting on a condition instead of sleeping
+//! - [`Footprint`]: memory, files, threads and wake-ups of a process
+//! - [`Dice`]: random numbers that a seed repeats
+//! - [`Sentinels`]: foreign files that the registrar must not touch
+//! - [`script`]: a program that the test writes or copies
+//! - [`skipped`]: for a test that cannot run on this machine
+//! - [`wire`]: single calls of a kubelet; [`Callers`] makes many
+//! - [`raw`]: such a call, written byte by byte
+//! - [`mod@eventually`]: waits for a condition instead of sleeping
 
+pub mod callers;
 mod channel;
-pub mod crowd;
+pub mod container;
 mod dead_socket;
 pub mod dice;
 pub mod driver;
@@ -46,6 +47,7 @@ mod port;
 pub mod process;
 pub mod proto;
 pub mod raw;
+pub mod raw_listener;
 pub mod registrar;
 pub mod scene;
 pub mod script;
@@ -56,12 +58,11 @@ pub mod sidecar_process;
 pub mod skipping;
 pub mod status;
 pub mod storm;
-pub mod stranger;
-pub mod view;
 pub mod wire;
 mod worker;
 
-pub use crowd::{Crowd, Turn};
+pub use callers::{Callers, Turn};
+pub use container::Container;
 pub use dead_socket::{dead_socket, try_dead_socket};
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
@@ -77,6 +78,7 @@ pub use notify_socket::NotifySocket;
 pub use output::{stderr, stdout};
 pub use port::free_port;
 pub use process::Process;
+pub use raw_listener::RawListener;
 pub use registrar::Registrar;
 pub use scene::{KubeletScene, Scene};
 pub use sentinels::Sentinels;
@@ -86,5 +88,3 @@ pub use sidecar_process::SidecarProcess;
 pub use skipping::{has_program, is_root, skipped};
 pub use status::{DriverStatus, Status};
 pub use storm::{Storm, Weather};
-pub use stranger::Stranger;
-pub use view::View;

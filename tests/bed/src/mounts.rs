@@ -6,14 +6,14 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
-/// What was mounted, to be taken away again.
+/// Mounts that end with this value.
 pub struct Mounts {
     mounted: Vec<PathBuf>,
 }
 
 impl Mounts {
-    /// A mount namespace of this thread's own: threads and processes that it starts from now on
-    /// live there too, and nothing of it shows anywhere else. Nothing without root.
+    /// A private mount namespace for this thread: threads and processes that it starts later are in it
+    /// too, and its mounts show nowhere else. None without root.
     pub fn private() -> Option<Self> {
         if !geteuid().is_root() {
             return None;
@@ -40,7 +40,7 @@ impl Mounts {
         self.mounted.push(at.to_owned());
     }
 
-    /// A directory at a second place.
+    /// A directory at a second path.
     pub fn bind(&mut self, what: &Path, at: &Path) {
         let flags = MsFlags::MS_BIND;
         mount(Some(what), at, None::<&str>, flags, None::<&str>)
@@ -48,16 +48,15 @@ impl Mounts {
         self.mounted.push(at.to_owned());
     }
 
-    /// Lets nobody write there any more, or lets everybody again.
+    /// Makes the mount read-only or writable.
     pub fn read_only(&self, at: &Path, read_only: bool) -> nix::Result<()> {
-        // Of the mount and not of the file system: that would be refused while a file is open for
-        // writing.
+        // The mount and not the file system: the kernel refuses that while a file is open for writing.
         let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND;
         flags.set(MsFlags::MS_RDONLY, read_only);
         mount(None::<&str>, at, None::<&str>, flags, None::<&str>)
     }
 
-    /// Takes the last mount at this place away, even if somebody still uses it.
+    /// Unmounts the last mount at this path, even if a process still uses it.
     pub fn unmount(&mut self, at: &Path) {
         let last = self.mounted.iter().rposition(|mounted| mounted == at);
         self.mounted

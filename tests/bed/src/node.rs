@@ -10,17 +10,18 @@ use crate::driver::{Behaviour, FakeDriver};
 use crate::flood::raise_file_limit;
 use crate::kubelet::{Release, Settings, TestKubelet, Timing};
 
-/// Where registration sockets live in relation to the kubelet's directory.
+/// Where registration sockets are, in relation to the kubelet's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// A registry of our own, and links from the kubelet's.
+    /// A separate registry_dir, and links from the kubelet's directory.
     TwoDirectories,
-    /// The kubelet's plugins_registry is ours as well, as NDR has it; the socket is hidden.
+    /// The kubelet's plugins_registry is registry_dir as well, as with node-driver-registrar; the
+    /// socket is hidden.
     OneDirectory,
 }
 
 impl Layout {
-    /// Both, for tests that go through both.
+    /// Both layouts.
     pub const ALL: [Self; 2] = [Self::TwoDirectories, Self::OneDirectory];
 }
 
@@ -31,22 +32,22 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with a registry of our own.
+    /// A node with two directories.
     pub fn new() -> Self {
         Self::with_layout(Layout::TwoDirectories)
     }
 
     /// A node with either layout.
     ///
-    /// There are: plugins_dir, run and etc. The registry and everything of the kubelet's are
-    /// left to those who make them in life.
+    /// It has plugins_dir, run and etc. The registrar creates the registry, and the kubelet its own
+    /// directories, as on a real node.
     pub fn with_layout(layout: Layout) -> Self {
-        // Not $TMPDIR: a socket's path may have 107 bytes, and driver names want most of them.
+        // Not $TMPDIR: a socket's path may have 107 bytes, and driver names need most of them.
         Self::below(Path::new("/tmp"), layout)
     }
 
-    /// The same below another directory than /tmp. The registrar watches every directory on the
-    /// way, and whatever somebody else does there wakes it.
+    /// The same below another directory than /tmp. The registrar watches every directory on the path,
+    /// and changes by other processes there wake it.
     pub fn below(base: &Path, layout: Layout) -> Self {
         raise_file_limit();
         let dir = tempfile::Builder::new()
@@ -107,7 +108,7 @@ impl Node {
         self.runtime_dir().join("http.sock")
     }
 
-    /// The configuration file; [`Self::write_config`] makes it.
+    /// The configuration file; [`Self::write_config`] writes it.
     pub fn config_file(&self) -> PathBuf {
         self.root().join("etc/config.toml")
     }
@@ -131,7 +132,7 @@ impl Node {
         self.kubelet_registry_dir().join(format!("{name}-reg.sock"))
     }
 
-    /// Makes the kubelet's plugins_registry, for tests without a kubelet.
+    /// Creates the kubelet's plugins_registry, for tests without a kubelet.
     pub fn make_kubelet_registry_dir(&self) {
         fs::create_dir_all(self.kubelet_registry_dir()).unwrap();
     }
@@ -155,7 +156,7 @@ impl Node {
         self.write_config(&format!("{}\n{more}", self.default_config(drivers)));
     }
 
-    /// Writes the configuration file as it is given.
+    /// Writes this text as the configuration file.
     pub fn write_config(&self, toml: &str) {
         fs::write(self.config_file(), toml).unwrap();
     }
@@ -165,7 +166,7 @@ impl Node {
         self.behaving(id, Behaviour::named(id))
     }
 
-    /// Starts a driver that behaves so.
+    /// Starts a driver with this behaviour.
     pub fn behaving(&self, id: &str, behaviour: Behaviour) -> FakeDriver {
         FakeDriver::start_in_new_directory(self.csi_socket(id), behaviour)
     }

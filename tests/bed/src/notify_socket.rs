@@ -1,4 +1,4 @@
-//! systemd's end of `NOTIFY_SOCKET`: a datagram socket that keeps what it is told.
+//! systemd's end of `NOTIFY_SOCKET`: a datagram socket that keeps every message.
 
 use std::collections::BTreeMap;
 use std::net::Shutdown;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A listener that lives until it is dropped.
+/// A listener that ends when it is dropped.
 pub struct NotifySocket {
     path: PathBuf,
     socket: UnixDatagram,
@@ -30,7 +30,7 @@ struct Shared {
 pub struct Message {
     /// When it came.
     pub at: Instant,
-    /// The assignments in it; of two with one key the later.
+    /// The assignments in it; the later of two with the same key.
     pub fields: BTreeMap<String, String>,
 }
 
@@ -43,14 +43,14 @@ impl Message {
 }
 
 impl NotifySocket {
-    /// Binds the socket; the directory must be there.
+    /// Binds the socket; the directory must exist.
     pub fn bind(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         let socket = UnixDatagram::bind(&path).unwrap();
         Self::listen(path, socket)
     }
 
-    /// Binds an abstract socket, which no file stands for; `NOTIFY_SOCKET` has an `@` before its name.
+    /// Binds an abstract socket, which has no file; `NOTIFY_SOCKET` has an `@` before its name.
     pub fn bind_abstract(name: &str) -> Self {
         let address = SocketAddr::from_abstract_name(name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
@@ -77,7 +77,7 @@ impl NotifySocket {
         &self.path
     }
 
-    /// Everything that came so far.
+    /// All messages so far.
     pub fn messages(&self) -> Vec<Message> {
         self.shared.messages.lock().unwrap().clone()
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_it_is_told() {
+    fn keeps_every_message() {
         let dir = tempfile::tempdir().unwrap();
         let notify = NotifySocket::bind(dir.path().join("notify"));
         let daemon = UnixDatagram::unbound().unwrap();

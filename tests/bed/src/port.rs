@@ -1,17 +1,17 @@
-//! A TCP port for somebody else to listen on.
+//! A free TCP port for another process.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below those that the kernel gives to clients: one that connects again and again to a port of that
-/// range, while nobody listens, ends up connected with itself, and nobody can listen then.
+/// Below the kernel's range for clients: a client that keeps connecting to a port of that range, while
+/// no process listens, can end up connected with itself, and then no process can listen.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A port on which nobody listens. No other test of this process gets it.
+/// A port on which no process listens. No other test of this process gets it.
 ///
-/// It is knocked at, and not listened on: a child that another thread forks at this moment has a
-/// copy of every descriptor, and the port would be taken for as long as that.
+/// The test connects to it and does not listen on it: a child that another thread forks at this moment
+/// has a copy of every descriptor, and would keep the port in use.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() % u32::from(COUNT)) as u16;

@@ -1,6 +1,6 @@
-//! The generated wire types: CSI, both sides, and Registration, both sides.
+//! The generated protobuf types of CSI and Registration, with clients and servers.
 
-/// `csi.v1`, with just the messages that a registrar uses.
+/// `csi.v1`, with only the messages that a registrar uses.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 pub mod csi {
     tonic::include_proto!("csi.v1");

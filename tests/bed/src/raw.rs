@@ -1,5 +1,5 @@
-//! A call to a registration socket, byte by byte: with an `:authority` that no client on the
-//! registrar's own HTTP/2 library can be made to send, and with next to no cost of its own.
+//! A call to a registration socket, byte by byte: with an `:authority` that a client with the
+//! registrar's own HTTP/2 library cannot send, and at almost no cost.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,19 +24,19 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A header field that stands for itself: no table, no Huffman code.
+/// A literal header field: no table, no Huffman code.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let mut field = vec![0];
     for text in [name, value] {
-        // One byte has room for a length below 127.
+        // A length below 127 fits in one byte.
         field.push(u8::try_from(text.len()).ok().filter(|n| *n < 127).unwrap());
         field.extend(text.bytes());
     }
     field
 }
 
-/// GetInfo with this authority, and the messages that are answered until the stream ends; none when
-/// it is refused.
+/// Calls GetInfo with this authority, and returns the bytes of the answer until the stream ends; none
+/// when it is refused.
 pub fn get_info(socket: &Path, authority: &str) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(DEADLINE))?;

@@ -1,4 +1,4 @@
-//! The real registrar, run as a process.
+//! The real registrar as a process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,8 +23,8 @@ pub fn chosen(program: impl Into<PathBuf>) -> PathBuf {
     named.unwrap_or_else(|| program.into())
 }
 
-/// Leaves a program nothing of the developer's environment: no NSDR_*, no NOTIFY_SOCKET, no
-/// JOURNAL_STREAM. What counts covered lines stays.
+/// Clears the developer's environment: no NSDR_*, no NOTIFY_SOCKET, no JOURNAL_STREAM. The variable for
+/// coverage stays.
 pub fn clear_environment(command: &mut Command) -> &mut Command {
     command.env_clear();
     for kept in ["PATH", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"] {
@@ -35,7 +35,7 @@ pub fn clear_environment(command: &mut Command) -> &mut Command {
     command
 }
 
-/// The binary with one node's configuration; started and ended as the test says.
+/// The binary with one node's configuration.
 pub struct Registrar {
     program: PathBuf,
     config: PathBuf,
@@ -47,13 +47,13 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Not started yet. `$REGISTRAR_BIN` wins over `program`, which is
+    /// Not started yet. `$REGISTRAR_BIN` takes precedence over `program`, which is
     /// `env!("CARGO_BIN_EXE_node-storage-driver-registrar")` in the main crate's tests.
     pub fn new(program: impl Into<PathBuf>, node: &Node) -> Self {
         Self::exactly(chosen(program), node)
     }
 
-    /// Not started yet, with this very program: such as a script around the [`chosen`] one.
+    /// Not started yet, with exactly this program, such as a script around the [`chosen`] one.
     pub fn exactly(program: impl Into<PathBuf>, node: &Node) -> Self {
         Self {
             program: program.into(),
@@ -95,7 +95,7 @@ impl Registrar {
         self
     }
 
-    /// Starts it and returns at once; whatever is awaited of it is the test's to say.
+    /// Starts it and returns at once.
     #[track_caller]
     pub fn start(&mut self) {
         assert!(self.process.is_none(), "the registrar runs already");
@@ -224,7 +224,7 @@ impl Registrar {
         output
     }
 
-    /// What it costs while it runs.
+    /// Its footprint while it runs.
     #[track_caller]
     pub fn footprint(&self) -> Footprint {
         Footprint::of(self.pid())
@@ -235,8 +235,8 @@ impl Registrar {
         self.footprint().rss_kb()
     }
 
-    /// The part of it that is the process' own, in KiB: not the program, which becomes resident
-    /// page by page as it is used.
+    /// The private part of it in KiB, without the program, which becomes resident page by page as it
+    /// runs.
     pub fn private_kb(&self) -> u64 {
         self.footprint().anonymous_kb()
     }
@@ -251,12 +251,12 @@ impl Registrar {
         self.footprint().fd_count()
     }
 
-    /// How often its threads have gone to sleep so far, which is how often they woke up.
+    /// How often its threads have gone to sleep so far, which equals their wake-ups.
     pub fn wakeups(&self) -> u64 {
         self.footprint().wakeups()
     }
 
-    /// What it wrote to stdout and stderr in all its lives.
+    /// Its stdout and stderr, of all its starts.
     pub fn logs(&self) -> String {
         read_log(&self.log)
     }
@@ -302,11 +302,10 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::scene::SOON;
 
-    const SOON: Duration = Duration::from_secs(10);
-
-    /// A shell script in the registrar's place: `run` writes down its environment and waits,
-    /// `status` answers while it does.
+    /// A shell script in place of the registrar: `run` prints its environment and waits, `status`
+    /// answers meanwhile.
     const SCRIPT: &str = r#"#!/bin/sh
 case "$1" in
 run)

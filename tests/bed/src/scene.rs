@@ -35,7 +35,7 @@ pub const SOON: Duration = Duration::from_secs(40);
 pub const A_WHILE: Duration = Duration::from_millis(700);
 /// Longer than the registrar waits before its first announcement: a kubelet that has been quiet for
 /// this long has nothing more to do soon.
-const QUIET: Duration = Duration::from_millis(3700);
+pub const QUIET: Duration = Duration::from_millis(3700);
 /// Each look at the status starts a process, and tests of releases run many scenes at once.
 const LOOK_AGAIN: Duration = Duration::from_millis(40);
 

@@ -1,13 +1,13 @@
-//! A program written or copied by the test.
+//! A program that the test writes or copies.
 //!
-//! Another process does it: a child that another thread forks would inherit our descriptor, and a
-//! program that somebody has open for writing cannot be run ("text file busy").
+//! Another process writes it: a child that another thread forks would inherit the test's descriptor,
+//! and the kernel does not run a program that a process has open for writing ("text file busy").
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes a script that can be run.
+/// Writes an executable script.
 pub fn write(path: &Path, script: &str) {
     let mut writer = Command::new("sh")
         .args(["-c", "cat >\"$0\" && chmod 755 \"$0\""])
@@ -21,7 +21,7 @@ pub fn write(path: &Path, script: &str) {
     assert!(writer.wait().unwrap().success());
 }
 
-/// Copies a program, to where another user can run it.
+/// Copies a program to a path where another user can run it.
 pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().unwrap();
     assert!(copied.success());

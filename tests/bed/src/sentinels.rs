@@ -1,4 +1,4 @@
-//! Foreign files among ours, which nobody may touch.
+//! Foreign files among the registrar's, which it must not touch.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,14 +6,14 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Files of every kind in a few directories, and what they looked like when they were put there.
+/// Files of every kind in a few directories, with their original metadata.
 #[derive(Default)]
 pub struct Sentinels {
     planted: BTreeMap<PathBuf, Likeness>,
     listeners: Vec<UnixListener>,
 }
 
-/// All that tells a file from another, or from itself after a change.
+/// Everything that identifies an unchanged file.
 #[derive(Debug, PartialEq, Eq)]
 struct Likeness {
     inode: (u64, u64),
@@ -23,13 +23,13 @@ struct Likeness {
 }
 
 impl Sentinels {
-    /// Puts a file, a stale socket, a living one and a dangling link into the directory.
+    /// Puts a file, a stale socket, a live socket and a dangling link into the directory.
     pub fn plant(&mut self, directory: &Path) {
         let at = |name: &str| directory.join(name);
         let paths = [
             at("sentinel-file-reg.sock"),
             at("sentinel-stale.sock"),
-            // Hidden from the kubelet, which would dial it.
+            // Hidden, because the kubelet would dial it.
             at(".sentinel-living"),
             at("sentinel-link-reg.sock"),
         ];
@@ -43,17 +43,17 @@ impl Sentinels {
         }
     }
 
-    /// Those of a directory that the test itself took away.
+    /// Forgets the files of a directory that the test itself removed.
     pub fn forget(&mut self, directory: &Path) {
         self.planted.retain(|path, _| !path.starts_with(directory));
     }
 
-    /// Whether this is one of them.
+    /// Whether the path is a sentinel.
     pub fn contains(&self, path: &Path) -> bool {
         self.planted.contains_key(path)
     }
 
-    /// Those that are no longer as they were.
+    /// The sentinels that have changed.
     pub fn touched(&self) -> Vec<String> {
         let touched = self.planted.iter().filter_map(|(path, before)| {
             let now = Likeness::of(path);

@@ -1,4 +1,4 @@
-//! A node-driver-registrar of the simplest kind: a plain socket that speaks Registration.
+//! The simplest node-driver-registrar: a plain socket that serves Registration.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Serves the driver on `socket`. What is at that place is removed first, without a question,
-    /// as node-driver-registrar does it.
+    /// Serves the driver on `socket`. It first removes any file at that path, as node-driver-registrar
+    /// does.
     pub fn start(socket: impl Into<PathBuf>, name: &str, endpoint: &Path) -> Self {
         let socket = socket.into();
         match std::fs::remove_file(&socket) {
@@ -47,12 +47,12 @@ impl Sidecar {
         Self { socket, _worker }
     }
 
-    /// A graceful end: whatever is at its place goes first, be it its own socket or not.
+    /// A graceful end: it first removes the file at its path, even if that is not its own socket.
     pub fn stop(self) {
         std::fs::remove_file(&self.socket).unwrap();
     }
 
-    /// As by `kill -9`: the socket stays behind, stale.
+    /// As by `kill -9`: the stale socket stays.
     pub fn kill(self) {}
 }
 

@@ -1,4 +1,4 @@
-//! node-driver-registrar, or whatever else takes its flags, run as a process for one driver.
+//! node-driver-registrar, or another program with its flags, as a process for one driver.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::footprint::Footprint;
 use crate::process::Process;
 
-/// The program with one driver's flags; started and ended as its owner says.
+/// The program with one driver's flags.
 pub struct SidecarProcess {
     program: PathBuf,
     csi_socket: PathBuf,
@@ -16,8 +16,8 @@ pub struct SidecarProcess {
 }
 
 impl SidecarProcess {
-    /// Not started yet. The registration socket goes to `registry_dir`; `runtime_dir` is for a
-    /// program that keeps state of its own.
+    /// Not started yet. The registration socket goes to `registry_dir`; `runtime_dir` is for a program
+    /// with its own state.
     pub fn new(program: &Path, csi_socket: &Path, registry_dir: &Path, runtime_dir: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -65,7 +65,7 @@ impl SidecarProcess {
         self.process.as_ref().expect("it was started").pid()
     }
 
-    /// What it costs while it runs.
+    /// Its footprint while it runs.
     #[track_caller]
     pub fn footprint(&self) -> Footprint {
         Footprint::of(self.pid())

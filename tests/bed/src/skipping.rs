@@ -1,4 +1,4 @@
-//! A test that cannot prove anything on this machine says so, and fails where nothing may be skipped.
+//! A test that cannot run on this machine reports it; in CI it fails.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,13 +6,14 @@ use std::thread;
 
 use nix::unistd::Uid;
 
-/// The file in which `tests/run` reads who was skipped: what a test says is not shown when it passes.
+/// The file from which `tests/run` reads the skipped tests: libtest hides the output of a test that
+/// passes.
 const TOLD_IN: &str = "SKIPPED_TESTS";
 
-/// What the test would need. With CI=true the machine has to have it.
+/// Reports that the test needs this. With CI=true the machine must have it.
 ///
 /// # Panics
-/// In CI, and where it cannot be told.
+/// In CI, and where the report cannot be written.
 #[track_caller]
 pub fn skipped(needs: &str) {
     let in_ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");

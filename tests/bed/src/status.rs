@@ -1,4 +1,4 @@
-//! What `status --json` says, as spec.md has it.
+//! The output of `status --json`, as spec.md defines it.
 
 use serde::Deserialize;
 
@@ -6,13 +6,13 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Status {
-    /// Of the daemon.
+    /// The daemon's version.
     pub version: String,
     /// Whether READY was sent.
     pub ready: bool,
     /// The kubelet as the daemon sees it.
     pub kubelet: KubeletStatus,
-    /// In no promised order.
+    /// In no fixed order.
     pub drivers: Vec<DriverStatus>,
 }
 
@@ -20,9 +20,9 @@ pub struct Status {
 #[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct KubeletStatus {
-    /// Where links go.
+    /// The directory of the links.
     pub registry_dir: String,
-    /// Of the process that sent Notify.
+    /// The pid of the process that sent Notify.
     pub pid: Option<u32>,
 }
 
@@ -36,17 +36,17 @@ pub struct DriverStatus {
     pub name: Option<String>,
     /// One of the phases of spec.md.
     pub phase: String,
-    /// Why, in words.
+    /// The reason for the phase.
     pub reason: Option<String>,
     /// RFC 3339.
     pub since: String,
     /// The driver's socket.
     pub csi_socket: String,
-    /// The same as the kubelet sees it.
+    /// The driver's socket as the kubelet sees it.
     pub endpoint: Option<String>,
-    /// Where the kubelet's questions are answered.
+    /// The socket for the kubelet's calls.
     pub registration_socket: Option<String>,
-    /// What the kubelet finds.
+    /// The link that the kubelet finds.
     pub link: Option<String>,
     /// From NodeGetInfo.
     pub node_id: Option<String>,
@@ -56,16 +56,16 @@ pub struct DriverStatus {
     pub registrations: u64,
     /// Notify(false) so far.
     pub rejections: u64,
-    /// Links made so far.
+    /// Links created so far.
     pub announcements: u64,
     /// Links put back so far.
     pub link_repairs: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
 }
 
 impl Status {
-    /// Reads the JSON; panics when it has another shape.
+    /// Parses the JSON; panics when it has another shape.
     #[track_caller]
     pub fn parse(json: &[u8]) -> Self {
         serde_json::from_slice(json).unwrap_or_else(|error| {

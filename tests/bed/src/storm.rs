@@ -1,4 +1,4 @@
-//! Changes without end in a node's directories, made by threads of their own.
+//! Endless changes in a node's directories, made by separate threads.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -11,14 +11,14 @@ use std::thread;
 
 use crate::node::Node;
 
-/// What is done to a file of the storm's own in each directory, again and again.
+/// The change that the storm repeats on its own file in each directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weather {
-    /// Its mode is changed: the cheapest of all, and so the most events in a second.
+    /// It changes the mode: the cheapest change, hence the most events in a second.
     Modes,
-    /// It is made and deleted.
+    /// It creates and deletes the file.
     Comings,
-    /// It is renamed, there and back.
+    /// It renames the file and renames it back.
     Renames,
 }
 
@@ -27,7 +27,7 @@ impl Weather {
     pub const ALL: [Weather; 3] = [Weather::Modes, Weather::Comings, Weather::Renames];
 }
 
-/// A storm that goes on until this is dropped. Nothing of it is left then.
+/// A storm that lasts until this is dropped, and leaves no file.
 pub struct Storm {
     ended: Arc<AtomicBool>,
     changes: Arc<AtomicU64>,
@@ -35,7 +35,7 @@ pub struct Storm {
 }
 
 impl Storm {
-    /// Begins in the directories of these drivers, the registry and the kubelet's directory, with so
+    /// Begins in the directories of these drivers, the registry and the kubelet's directory, with this
     /// many threads.
     pub fn begin<N: AsRef<str>>(
         weather: Weather,
@@ -80,8 +80,8 @@ fn make(files: &[PathBuf]) -> io::Result<()> {
     each.try_for_each(|file| File::create(file).map(drop))
 }
 
-/// Two changes of each file, after which it is as it was. The files take turns: of two equal events in
-/// a row the kernel makes one.
+/// Changes each file and changes it back. The files take turns: the kernel merges two equal events in a
+/// row.
 fn blow(weather: Weather, files: &[PathBuf]) -> io::Result<()> {
     let mut each = files.iter();
     match weather {

@@ -1,7 +1,7 @@
-//! A kubelet's calls to a registration socket, one at a time and by hand.
+//! Single calls of a kubelet to a registration socket.
 //!
-//! tonic sends `localhost` as the authority. Real kubelets send the socket's path; that is what
-//! the foreign kubelets in tests/ are for.
+//! tonic sends `localhost` as the authority. Real kubelets send the socket's path; the foreign kubelets
+//! in tests/ do so.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -29,12 +29,13 @@ enum Question {
     Notify(RegistrationStatus, mpsc::Sender<Result<(), Status>>),
 }
 
-/// Asks on a connection of its own.
+/// GetInfo on a new connection.
 pub fn get_info(path: &Path) -> Result<PluginInfo, Status> {
     RegistrationCall::open(path)?.get_info()
 }
 
-/// Tells on a connection of its own; an error text means that the driver was not registered.
+/// NotifyRegistrationStatus on a new connection; an error text means that the driver was not
+/// registered.
 pub fn notify(path: &Path, error: Option<&str>) -> Result<(), Status> {
     RegistrationCall::open(path)?.notify(error)
 }

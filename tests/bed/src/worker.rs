@@ -15,8 +15,8 @@ pub(crate) struct Worker {
 impl Worker {
     /// Runs the future that `job` makes until it ends or the handle is dropped.
     ///
-    /// With the runtime go all tasks that the job spawned and all sockets they hold, so that
-    /// after a drop nothing of the fake is left.
+    /// The end of the runtime ends all tasks that the job spawned and closes their sockets, so nothing
+    /// of the fake remains after a drop.
     pub(crate) fn spawn<F>(name: &str, job: impl FnOnce() -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()>,

@@ -1,4 +1,4 @@
-//! Drivers that nobody wrote down.
+//! Drivers without a table in the configuration.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn a_driver_is_found_when_its_socket_appears_and_registered() {
         let scene = setup().layout(layout).discovery().started();
         let kubelet = scene.node.kubelet();
         assert!(scene.ids().is_empty());
-        // The directory alone is none.
+        // A directory without a socket is not a driver.
         fs::create_dir(scene.directory(NAME)).unwrap();
         never("an empty directory is a driver", A_WHILE, || {
             !scene.ids().is_empty()
@@ -40,7 +40,7 @@ fn plugins_dir_may_be_missing_replaced_and_moved() {
     scene.wait_up();
     let driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
-    // Replaced by one that has another driver in it.
+    // plugins_dir is replaced by a directory with another driver in it.
     let away = scene.node.root().join("away");
     fs::rename(&plugins, &away).unwrap();
     scene.wait_forgotten(NAME);
@@ -76,7 +76,7 @@ fn a_table_refines_what_is_found_and_exclude_leaves_out() {
 }
 
 #[test]
-fn what_is_there_at_the_start_is_tried_before_ready() {
+fn drivers_that_exist_at_the_start_are_tried_before_ready() {
     let mut scene = setup().discovery().set();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
@@ -89,7 +89,7 @@ fn what_is_there_at_the_start_is_tried_before_ready() {
 }
 
 #[test]
-fn of_two_directories_with_one_name_the_first_keeps_it_until_it_goes() {
+fn of_two_directories_with_one_name_the_first_keeps_it_until_it_is_removed() {
     for layout in Layout::ALL {
         let scene = setup().layout(layout).discovery().started();
         let kubelet = scene.node.kubelet();
@@ -130,7 +130,7 @@ fn a_second_directory_takes_over_at_once_when_the_first_was_not_registered() {
 }
 
 #[test]
-fn a_reload_applies_what_discovery_is_told() {
+fn a_reload_applies_the_settings_of_discovery() {
     let scene = setup().discovery().started();
     let kubelet = scene.node.kubelet();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
@@ -144,7 +144,7 @@ fn a_reload_applies_what_discovery_is_told() {
     scene.configure_discovery("");
     scene.registrar.succeed(&["reload"]);
     kubelet.wait_registered(OTHER, SOON);
-    // A table that says the same, and no table again: the cluster hears nothing of either.
+    // A table with the same values, and no table again: the cluster sees neither change.
     scene.configure_discovery(&format!("[drivers.{NAME:?}]\n"));
     scene.registrar.succeed(&["reload"]);
     scene.configure_discovery("");
@@ -200,7 +200,7 @@ fn nothing_wakes_the_daemon_while_nothing_happens() {
     let before = scene.registrar.wakeups();
     std::thread::sleep(A_WHILE * 2);
     let woken = scene.registrar.wakeups() - before;
-    // Other tests make directories in /tmp, which is on the way. A daemon that hears itself wakes
-    // thousands of times.
+    // Other tests create directories in /tmp, which the daemon watches. A daemon that reacts to its own
+    // changes wakes thousands of times.
     assert!(woken <= 200, "{woken} wake-ups");
 }

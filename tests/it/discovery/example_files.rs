@@ -1,4 +1,4 @@
-//! The files in examples/drivers are right.
+//! The files in examples/drivers are correct.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,7 +40,7 @@ fn check_accepts_each_configuration_and_all_of_them_together() {
     assert!(said.contains("discovery is on"), "{said}");
 }
 
-/// The unit makes the driver listen where the registrar waits for it.
+/// The unit makes the driver listen on the socket that the registrar expects.
 #[test]
 fn each_unit_listens_where_its_configuration_waits() {
     assert_eq!(stems("toml"), stems("service"));

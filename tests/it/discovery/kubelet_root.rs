@@ -1,4 +1,4 @@
-//! `kubelet.root_dir = "auto"`, from outside.
+//! `kubelet.root_dir = "auto"`: the registrar finds the kubelet's root directory.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixListener;
@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 
 use bed::scene::{NAME, SOON};
 use bed::{
-    KubeletProcess, Process, Registrar, Release, Scene, Settings, Timing, View, eventually, script,
-    stdout,
+    Container, KubeletProcess, Process, Registrar, Release, Scene, Settings, Timing, eventually,
+    script, stdout,
 };
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::{PROGRAM, setup};
 
-/// Every registrar on this machine sees the processes of these tests: one at a time, also of another
-/// run of them.
+/// Every registrar on this machine sees the processes of these tests, so they run one at a time, even
+/// across test runs.
 fn alone() -> Flock<File> {
     let everybodys = File::open("/tmp").unwrap();
     Flock::lock(everybodys, FlockArg::LockExclusive).unwrap()
@@ -101,7 +101,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
     assert!(scene.registrar.logs().contains(words));
-    // What was found counts where the kubelet would look twice.
+    // The root that was found counts when the registrar checks for nested directories.
     let below = scene.node.kubelet_registry_dir().join("ours");
     let ours = format!("registry_dir = {:?}", scene.node.registry_dir());
     let nested = config.replace(&ours, &format!("registry_dir = {below:?}"));
@@ -114,25 +114,24 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
 }
 
-/// Root in a container may call itself a kubelet and name any directory: with processes of its own,
-/// as pods have them, or with those of the node (hostPID), or with the node's files and mounts of its
-/// own.
+/// Root in a container can call its process kubelet and name any directory: in its own pid namespace,
+/// as pods do, or in the node's (hostPID), or with the node's files and its own mounts.
 #[test]
 fn no_process_in_a_container_is_taken_for_the_kubelet() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let _alone = alone();
     let mut scene = auto();
     let root = scene.node.kubelet_root();
-    // As under the shipped unit, which may not look through other processes.
+    // As under the shipped unit, which may not read other processes' files.
     let program = bed::registrar::chosen(PROGRAM);
     let wrapper = scene.node.root().join("registrar");
     let line = "exec setpriv --bounding-set=-all --inh-caps=-all";
     let text = format!("#!/bin/sh\n{line} {} \"$@\"\n", program.display());
     script::write(&wrapper, &text);
     scene.registrar = Registrar::exactly(wrapper, &scene.node);
-    let view = |name: &str| View::new(scene.node.root().join(name));
+    let view = |name: &str| Container::new(scene.node.root().join(name));
     let mut own_mounts = Command::new("unshare");
     own_mounts.args(["--mount", "bash"]);
     let containers = [
@@ -140,10 +139,10 @@ fn no_process_in_a_container_is_taken_for_the_kubelet() {
         view("host-pid").command("bash"),
         own_mounts,
     ];
-    // They come first: a lower pid goes before a higher one.
+    // They come first: the registrar prefers a lower pid.
     let elsewhere = scene.node.root().join("elsewhere");
     let contained = containers.map(|container| Impostor::within(container, &elsewhere));
-    // A pod knows where its volumes are on the node, and may listen there as a kubelet does.
+    // A pod knows the node's paths of its volumes, and can listen there as a kubelet does.
     fs::create_dir_all(elsewhere.join("pod-resources")).unwrap();
     let _listener = UnixListener::bind(elsewhere.join("pod-resources/kubelet.sock")).unwrap();
     let check = || stdout(&scene.registrar.succeed(&["check"]));
@@ -175,7 +174,7 @@ fn kubelets_that_disagree_are_not_followed_and_what_was_known_stays() {
     let mut scene = auto();
     let root = scene.node.kubelet_root();
     let elsewhere = scene.node.root().join("elsewhere");
-    // The second would go first by its pid.
+    // By its pid, the second would come first.
     let second = Impostor::start(&elsewhere);
     let first = Impostor::start(&root);
     let names = |text: &str, words: &str| {
@@ -241,13 +240,13 @@ fn the_process_behind_the_pod_resources_socket_is_believed() {
 
 #[test]
 fn the_doctor_says_that_a_kubelet_in_a_container_has_to_be_named() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let _alone = alone();
     let mut scene = auto();
     let elsewhere = scene.node.root().join("elsewhere");
-    let view = View::new(scene.node.root().join("pod")).with_own_pids();
+    let view = Container::new(scene.node.root().join("pod")).with_own_pids();
     let _contained = Impostor::within(view.command("bash"), &elsewhere);
     let _driver = scene.node.driver(NAME);
     scene.registrar.start();

@@ -10,10 +10,10 @@ use bed::{Behaviour, FakeDriver, Registrar, Scene, TestKubelet, eventually};
 
 use crate::{PROGRAM, setup};
 
-/// A thousand drivers of the bed are a thousand threads beside ours.
+/// A thousand fake drivers are a thousand threads on the same machine.
 const LONG_WHILE: Duration = Duration::from_secs(300);
 
-/// What so many drivers take.
+/// The cost of this many drivers.
 struct Cost {
     drivers: usize,
     rss_kb: u64,
@@ -26,7 +26,7 @@ fn id(number: usize) -> String {
     format!("driver-{number:04}.test")
 }
 
-/// Prepares the directories, as packages do: what comes is the sockets.
+/// Creates the directories, as packages do; the sockets come later.
 fn directories(scene: &Scene, drivers: usize) {
     for number in 0..drivers {
         fs::create_dir(scene.directory(&id(number))).unwrap();
@@ -87,16 +87,16 @@ fn measure(drivers: usize) -> Cost {
     eventually("the registrar agrees", LONG_WHILE, || {
         status().iter().all(|driver| driver.phase == "registered")
     });
-    // Calls of the kubelet end, and with them their descriptors. Two stay for each driver: the
-    // connection to it, and the socket that is served.
+    // The kubelet's calls end, and their descriptors close. Two stay for each driver: the connection to
+    // it, and the registration socket.
     eventually("the calls end", LONG_WHILE, || {
         scene.registrar.fd_count() <= 2 * drivers + 32
     });
     let undone = kubelet.events_since(Mark::default(), |event| {
         matches!(event, Event::Deregister { .. })
     });
-    // The kubelet takes longer than three seconds over a thousand, and some are announced again
-    // while they wait for it; on a machine that stalls, so are some of a hundred.
+    // The kubelet needs more than three seconds for a thousand drivers, and the registrar announces
+    // some again meanwhile; on a machine that stalls, also some of a hundred.
     let few = if drivers > 100 { drivers } else { drivers / 10 };
     assert!(undone.len() <= few, "{undone:?}");
     Cost {
@@ -141,7 +141,7 @@ fn one_broken_driver_does_not_delay_the_others() {
 }
 
 #[test]
-fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memory() {
+fn a_hundred_slow_drivers_delay_no_other_driver_and_use_little_memory() {
     const SLOW: usize = 100;
     let impatient = "[defaults]\nrequest_timeout = \"300ms\"\n";
     let scene = setup().discovery().more(impatient).started();
@@ -162,7 +162,7 @@ fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memor
     eventually("each is told of", LONG_WHILE, || {
         told("NodeGetInfo has taken longer than 300ms") == SLOW
     });
-    // Each is asked once: a connection for that, and one that is held.
+    // The registrar asks each driver once: one connection for the call, and one that it holds.
     assert!(scene.registrar.fd_count() <= 2 * SLOW + 48);
     let grown = scene.registrar.private_kb().saturating_sub(before);
     eprintln!("{SLOW} slow drivers cost {grown} kB");
@@ -180,7 +180,7 @@ fn a_hundred_drivers_that_are_slow_at_once_keep_nobody_waiting_and_fill_no_memor
 }
 
 #[test]
-fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
+fn the_limit_of_open_files_is_raised_and_reported_when_it_is_too_low() {
     for (hard, words) in [
         (4096, "raised the limit of open files"),
         (80, "LimitNOFILE="),
@@ -197,7 +197,7 @@ fn the_limit_of_open_files_is_raised_and_told_when_it_is_short() {
     }
 }
 
-/// How much it is, in numbers, is for the benchmark to say.
+/// The benchmark has the exact figures.
 #[test]
 #[ignore = "takes a minute: LONG=1 adds the thousand"]
 fn a_driver_more_costs_less_than_a_hundred_kilobytes_and_no_thread() {

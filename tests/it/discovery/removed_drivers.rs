@@ -1,4 +1,4 @@
-//! A driver's socket or directory goes: what is kept, and for how long.
+//! A driver's socket or directory is removed: what the registrar keeps, and for how long.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use bed::{FakeDriver, Layout, Scene, TestKubelet, eventually, stays};
 
 use crate::setup;
 
-/// A driver and a kubelet come, and agree.
+/// A driver that a kubelet has registered.
 fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
     let kubelet = scene.node.kubelet();
     let driver = scene.node.driver(NAME);
@@ -19,7 +19,7 @@ fn registered(scene: &Scene) -> (TestKubelet, FakeDriver) {
 }
 
 #[test]
-fn a_driver_whose_socket_goes_stays() {
+fn a_driver_whose_socket_is_removed_stays() {
     let scene = setup().discovery().started();
     let mut driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
@@ -37,7 +37,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
         let scene = setup().layout(layout).discovery().started();
         let driver = scene.node.driver(NAME);
         scene.phase(NAME, "waiting-for-kubelet");
-        // The process still runs and its connection to us is open.
+        // The process still runs, and its connection to the registrar is open.
         fs::remove_dir_all(scene.directory(NAME)).unwrap();
         scene.wait_forgotten(NAME);
         assert!(is_nothing(&scene.node.link(NAME)));
@@ -49,7 +49,7 @@ fn a_driver_that_is_not_registered_is_forgotten_with_its_directory() {
 }
 
 #[test]
-fn a_registered_driver_is_kept_without_its_directory_and_comes_back_unseen() {
+fn a_registered_driver_is_kept_without_its_directory_and_the_kubelet_sees_nothing() {
     let scene = setup().discovery().started();
     let (kubelet, driver) = registered(&scene);
     let mark = kubelet.mark();
@@ -88,9 +88,9 @@ fn a_registered_driver_is_withdrawn_and_forgotten_when_its_directory_is_gone_for
     }
 }
 
-/// The process is there, and so is its connection with us; but nobody can reach it any more.
+/// The process runs and its connection to the registrar is open, but no new client can reach it.
 #[test]
-fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
+fn a_registered_driver_that_still_runs_is_withdrawn_after_its_directory_is_gone() {
     let scene = setup()
         .discovery()
         .more("[defaults]\nwithdraw_after = \"1s\"\n")
@@ -105,7 +105,7 @@ fn a_registered_driver_that_still_runs_goes_with_its_directory_after_a_while() {
     kubelet.wait_deregistered(NAME, SOON);
     scene.wait_forgotten(NAME);
     assert!(is_nothing(&scene.node.reg_socket(NAME)));
-    // Back as it was, it is found again.
+    // With its directory back, discovery finds it again.
     let _again = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
 }
@@ -129,7 +129,7 @@ fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
 }
 
 #[test]
-fn a_restart_of_ours_keeps_what_was_found_even_while_plugins_dir_is_away() {
+fn a_restart_keeps_discovered_drivers_even_without_plugins_dir() {
     let keep = "[service]\non_stop = \"keep\"\n";
     let mut scene = setup().discovery().more(keep).started();
     let kubelet = scene.node.kubelet();
@@ -179,7 +179,7 @@ fn a_withdrawal_by_hand_outlives_the_directory() {
     scene.phase(NAME, "waiting-for-kubelet");
 }
 
-/// Such as a disk that is not mounted.
+/// For example a disk that is not mounted.
 #[test]
 fn drivers_do_not_leave_with_plugins_dir_itself() {
     let scene = setup()

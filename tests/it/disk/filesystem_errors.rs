@@ -1,4 +1,4 @@
-//! A file system that refuses for a while: what was due is done as soon as it lets us.
+//! A file system that refuses changes for a while: the registrar makes them as soon as it can.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,9 +9,9 @@ use bed::{Behaviour, KubeletScene, Mounts, Node, Release, eventually, stays};
 
 use crate::setup;
 
-const OTHER: &str = "renamed.csi.paas.cucloud";
+const RENAMED: &str = "renamed.csi.paas.cucloud";
 
-/// A mount namespace of this test's own. Nothing without root, which `tests/run` has.
+/// A private mount namespace for this test. None without root; `tests/run` has root.
 fn mounts() -> Option<Mounts> {
     let mounts = Mounts::private();
     if mounts.is_none() {
@@ -20,7 +20,7 @@ fn mounts() -> Option<Mounts> {
     mounts
 }
 
-/// One registered driver, and a kubelet's directory that has become read-only since.
+/// One registered driver, and a kubelet's directory that became read-only afterwards.
 fn locked(mounts: &mut Mounts) -> KubeletScene {
     let node = Node::new();
     fs::create_dir(node.kubelet_root()).unwrap();
@@ -32,25 +32,25 @@ fn locked(mounts: &mut Mounts) -> KubeletScene {
 }
 
 #[test]
-fn a_link_that_cannot_be_removed_goes_as_soon_as_it_can() {
+fn a_link_that_cannot_be_removed_is_removed_as_soon_as_possible() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
-    scene.driver.restart(Behaviour::named(OTHER));
-    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    scene.driver.restart(Behaviour::named(RENAMED));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(RENAMED));
     assert!(exists(&scene.link()), "the file system is read-only");
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
     eventually("the old link goes", SOON, || !exists(&link));
     scene.kubelet.wait_deregistered(NAME, SOON);
-    scene.kubelet.wait_registered(OTHER, SOON);
+    scene.kubelet.wait_registered(RENAMED, SOON);
     drop(scene.registrar);
     drop(scene.kubelet);
     drop(mounts);
 }
 
-/// We were killed, and come back to a directory that lets us neither serve nor remove.
+/// The registrar was killed, and starts with a directory in which it can neither bind nor remove.
 #[test]
-fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
+fn a_dead_socket_is_removed_with_its_name() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
     let registry = scene.node.registry_dir();
@@ -61,12 +61,12 @@ fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
     mounts.read_only(&registry, true).unwrap();
     scene.registrar.start();
     scene.wait_phase("registered");
-    scene.driver.restart(Behaviour::named(OTHER));
-    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(OTHER));
+    scene.driver.restart(Behaviour::named(RENAMED));
+    scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(RENAMED));
     for directory in [registry, scene.node.kubelet_root()] {
         mounts.read_only(&directory, false).unwrap();
     }
-    scene.kubelet.wait_registered(OTHER, SOON);
+    scene.kubelet.wait_registered(RENAMED, SOON);
     eventually("the dead socket goes", SOON, || !exists(&dead));
     drop(scene.registrar);
     drop(scene.kubelet);
@@ -74,13 +74,13 @@ fn a_dead_socket_goes_with_the_name_that_it_was_served_under() {
 }
 
 #[test]
-fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
+fn a_file_that_cannot_be_removed_is_reported_once_and_not_at_each_retry() {
     let Some(mut mounts) = mounts() else { return };
     let scene = locked(&mut mounts);
     scene.registrar.succeed(&["withdraw", NAME]);
     scene.wait_phase("withdrawn");
     let told = |words: &str| scene.registrar.logs().matches(words).count();
-    // It is tried each second.
+    // The registrar retries each second.
     stays("told once", Duration::from_secs(4), || {
         told("cannot remove a file of ours") == 1
     });
@@ -99,7 +99,7 @@ fn what_cannot_be_removed_is_told_once_and_not_each_time_that_it_is_tried() {
 fn a_driver_that_takes_its_name_up_again_keeps_the_link_that_could_not_be_removed() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = locked(&mut mounts);
-    for name in [OTHER, NAME] {
+    for name in [RENAMED, NAME] {
         scene.driver.restart(Behaviour::named(name));
         scene.wait_driver("renamed", |driver| driver.name.as_deref() == Some(name));
     }
@@ -146,14 +146,14 @@ fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
 }
 
 #[test]
-fn a_socket_that_was_given_up_while_it_was_hidden_goes_when_it_shows_again() {
+fn a_socket_given_up_while_hidden_is_removed_when_it_shows_again() {
     let Some(mut mounts) = mounts() else { return };
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
     mounts.tmpfs(&registry, 100, 1 << 20);
     eventually("it is served anew", SOON, || exists(&old));
-    scene.driver.restart(Behaviour::named(OTHER));
-    let new = scene.node.reg_socket(OTHER);
+    scene.driver.restart(Behaviour::named(RENAMED));
+    let new = scene.node.reg_socket(RENAMED);
     eventually("the new name is served", SOON, || exists(&new));
     mounts.unmount(&registry);
     eventually("it is served in the old directory", SOON, || exists(&new));

@@ -1,4 +1,5 @@
-//! Whose the link's place is: what is foreign and alive is waited for, and what is not ours stays.
+//! Foreign files at the link's path, under a kubelet: the registrar waits for a live owner, and never
+//! deletes a foreign file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,11 +13,11 @@ use nix::sys::signal::Signal;
 use crate::disk::ndr_process::StandIn;
 use crate::{PROGRAM, setup};
 
-/// A place that is free is taken at once: the timer that would see it, too, has half a minute.
+/// The registrar takes a free path at once: its timer, which would find it too, has half a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[test]
-fn waits_for_an_ndr_that_still_runs_and_publishes_when_it_goes() {
+fn waits_for_a_running_ndr_and_publishes_when_it_ends() {
     for_each(&[true, false], |graceful| {
         let mut scene = setup().kubelet(Release::V1_36).set();
         let stand_in = StandIn::start(&scene.link());
@@ -44,7 +45,7 @@ fn waits_for_an_ndr_that_still_runs_and_publishes_when_it_goes() {
 }
 
 #[test]
-fn takes_over_from_an_ndr_that_still_runs_when_it_is_told_to() {
+fn takes_over_from_a_running_ndr_when_configured_to() {
     let config = "[defaults]\non_live_owner = \"take-over\"\n";
     let mut scene = setup().more(config).kubelet(Release::V1_36).set();
     let _stand_in = StandIn::start(&scene.link());
@@ -54,8 +55,8 @@ fn takes_over_from_an_ndr_that_still_runs_when_it_is_told_to() {
     scene.wait_registered();
 }
 
-/// Another registrar serves the driver from the kubelet's own directory, through a live link that
-/// is not ours, and is registered. It is killed, and leaves both behind.
+/// Another registrar serves the driver from the kubelet's own directory, through its own live link, and
+/// has it registered. It is killed, and leaves socket and link behind.
 #[test]
 fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
     let node = Node::new();
@@ -88,11 +89,11 @@ fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
 }
 
 #[test]
-fn a_foreign_link_put_in_our_place_while_we_stop_stays() {
+fn a_foreign_link_created_during_the_stop_stays() {
     let mut scene = setup().kubelet(Release::V1_36).registered();
     let foreign = scene.node.root().join("foreign.sock");
     let _listener = UnixListener::bind(&foreign).unwrap();
-    // It finds its order to stop and the foreign link in one and the same turn.
+    // The registrar finds the SIGTERM and the foreign link in the same turn of its loop.
     scene.registrar.signal(Signal::SIGSTOP);
     fs::remove_file(scene.link()).unwrap();
     symlink(&foreign, scene.link()).unwrap();
@@ -125,7 +126,7 @@ fn a_stop_withdraws_and_leaves_nothing_of_ours() {
 }
 
 #[test]
-fn a_rival_that_keeps_removing_the_link_is_met_at_a_slower_pace_and_then_healed() {
+fn a_link_that_a_rival_keeps_removing_comes_back_more_slowly_and_is_registered_in_the_end() {
     let mut scene = setup().kubelet(Release::V1_36).registered();
     let link = scene.link();
     for repairs in 0..4 {

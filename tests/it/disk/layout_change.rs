@@ -11,7 +11,7 @@ use bed::{Mounts, Scene, eventually, wire};
 
 use crate::setup;
 
-/// The link in the kubelet's directory leads to our socket beside it, under its hidden name.
+/// The link in the kubelet's directory leads to the registrar's hidden socket beside it.
 #[track_caller]
 fn wait_one_directory(scene: &Scene) {
     let link = scene.node.link(NAME);
@@ -32,7 +32,7 @@ fn a_link_that_makes_one_directory_of_two_is_followed() {
     let registry = scene.node.registry_dir();
     fs::rename(&registry, registry.with_file_name("away")).unwrap();
     eventually("the directory is a link", SOON, || {
-        // The registrar may be quicker, and make it anew.
+        // The registrar may be faster and create it again.
         match fs::remove_dir_all(&registry) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -41,7 +41,7 @@ fn a_link_that_makes_one_directory_of_two_is_followed() {
         symlink(scene.node.kubelet_registry_dir(), &registry).map_err(|error| error.to_string())
     });
     wait_one_directory(&scene);
-    // And two again.
+    // Two directories again.
     fs::remove_file(&registry).unwrap();
     fs::create_dir(&registry).unwrap();
     assert_eq!(scene.wait_published(NAME).name, NAME);
@@ -86,8 +86,8 @@ fn mounted_over(the_kubelets: bool) {
     scene.wait_published(NAME);
 }
 
-/// Each time costs every driver a registration, so that whoever swaps the directories all the time is
-/// not followed at full speed.
+/// Each swap costs every driver a registration, so the registrar does not follow endless swaps at full
+/// speed.
 #[test]
 fn directories_that_are_swapped_all_the_time_are_followed_more_and_more_slowly() {
     let (scene, _driver) = setup().published();
@@ -113,9 +113,9 @@ fn directories_that_are_swapped_all_the_time_are_followed_more_and_more_slowly()
     }
     let followed = scene.registrar.logs();
     let followed = followed.matches("every driver is published again").count();
-    // Three at once, then after 1 s, 2 s, 4 s.
+    // Three swaps at once, then after 1 s, 2 s, 4 s.
     assert!((1..=6).contains(&followed), "{followed} of {rounds}");
-    // In the end it is as the last one left it.
+    // In the end the layout is as the last swap left it.
     symlink(scene.node.kubelet_registry_dir(), &staged).unwrap();
     fs::rename(&staged, &registry).unwrap();
     wait_one_directory(&scene);

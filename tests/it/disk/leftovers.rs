@@ -1,4 +1,4 @@
-//! What an earlier run left is cleaned at start; what is not ours stays.
+//! At the start the registrar removes what its earlier run left; foreign files stay.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use nix::sys::time::TimeSpec;
 
 use crate::setup;
 
-/// A socket that nobody listens on.
+/// A socket on which no process listens.
 fn dead_socket(path: PathBuf) -> PathBuf {
     bed::dead_socket(&path);
     path
@@ -37,7 +37,7 @@ fn target(node: &Node, name: &str) -> PathBuf {
     }
 }
 
-/// Left from before this machine was started, by the time of the file.
+/// By its time, the file is older than the boot.
 fn old(path: PathBuf) -> PathBuf {
     let then = TimeSpec::new(0, 0);
     let nowhere = UtimensatFlags::NoFollowSymlink;
@@ -45,8 +45,8 @@ fn old(path: PathBuf) -> PathBuf {
     path
 }
 
-/// Made in this boot, at its very beginning. Where the clock was set forward since then, that is before
-/// the boot by the clock of now.
+/// Created at the very beginning of this boot. If the clock was set forward since, that time is before
+/// the boot.
 fn since_boot(path: PathBuf) -> PathBuf {
     let boot = fs::metadata("/dev/null").unwrap().modified().unwrap();
     let boot = boot.duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -56,8 +56,8 @@ fn since_boot(path: PathBuf) -> PathBuf {
     path
 }
 
-/// Of drivers that were gone from the configuration before the machine was started, of one that is
-/// in it, and of a run that was killed in the middle.
+/// Files of drivers that left the configuration before the boot, of a configured driver, and of a run
+/// that was killed while it worked.
 fn ours(node: &Node) -> Vec<PathBuf> {
     let (registry, theirs) = (node.registry_dir(), node.kubelet_registry_dir());
     vec![
@@ -89,7 +89,7 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
         link("/nowhere", node.kubelet_root().join(".nr1111111")),
         dead_socket(registry.join(".nr12")),
         dead_socket(registry.join(".nr-abcdef")),
-        // Another instance with the same directories, which is down for a moment.
+        // Another instance with the same directories that is down for a moment.
         dead_socket(node.reg_socket("neighbour")),
         link(target(node, "neighbour"), node.link("neighbour")),
         since_boot(dead_socket(node.reg_socket("early-neighbour"))),
@@ -97,7 +97,7 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
             target(node, "early-neighbour"),
             node.link("early-neighbour"),
         )),
-        // It took its link up from before the boot, and has served since.
+        // It reused its link from before the boot, and has served it since.
         dead_socket(node.reg_socket("old-neighbour")),
         old(link(
             target(node, "old-neighbour"),
@@ -107,7 +107,7 @@ fn foreign(node: &Node) -> Vec<PathBuf> {
 }
 
 #[test]
-fn leftovers_of_ours_go_and_foreign_files_stay() {
+fn leftovers_are_removed_and_foreign_files_stay() {
     for_each(&Layout::ALL, |layout| {
         let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         let node = &scene.node;
@@ -134,10 +134,10 @@ fn leftovers_of_ours_go_and_foreign_files_stay() {
     });
 }
 
-/// Its name is not in the configuration, and the state that had it is lost: until the driver speaks,
-/// the links could be another instance's.
+/// The configuration does not have the name, and the state file is lost: until the driver answers, the
+/// links could belong to another instance.
 #[test]
-fn a_second_link_goes_before_the_socket_that_both_lead_to_listens() {
+fn a_second_link_is_removed_before_the_socket_behind_both_listens() {
     for_each(&Layout::ALL, |layout| {
         let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         fs::create_dir_all(scene.node.registry_dir()).unwrap();
@@ -167,9 +167,9 @@ fn a_driver_taken_out_of_the_configuration_leaves_nothing() {
     eventually("both are gone", SOON, || !exists(&link) && !exists(&socket));
 }
 
-/// A socket of ours cannot be removed when we start, and is later.
+/// The registrar cannot remove its old socket at the start, and removes it later.
 #[test]
-fn what_cannot_be_removed_at_the_start_goes_when_it_can() {
+fn a_file_that_cannot_be_removed_at_the_start_is_removed_later() {
     std::thread::scope(|scope| scope.spawn(read_only_at_the_start).join().unwrap());
 }
 

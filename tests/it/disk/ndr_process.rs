@@ -16,7 +16,7 @@ pub(crate) struct StandIn {
     socket: PathBuf,
 }
 
-/// As in `bed::kubelet_process!`: this executable starts itself once more.
+/// As in `bed::kubelet_process!`: this executable starts itself again.
 #[test]
 #[ignore = "no test: StandIn starts it"]
 fn stand_in_process() {
@@ -59,7 +59,7 @@ impl StandIn {
     /// As by `kill -9`: the socket stays behind, stale.
     pub(crate) fn kill(self) {}
 
-    /// As a graceful end: the socket goes.
+    /// A graceful end removes the socket.
     pub(crate) fn stop(self) {
         fs::remove_file(&self.socket).unwrap();
     }

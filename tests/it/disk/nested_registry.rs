@@ -1,4 +1,4 @@
-//! A registry_dir below the kubelet's plugins_registry: the kubelet looks there too, and would find
+//! A registry_dir below the kubelet's plugins_registry: the kubelet searches it too, and would find
 //! each driver twice.
 
 use std::fs;
@@ -44,14 +44,14 @@ fn below(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_registry_below_the_kubelets_is_refused_whether_it_is_there_or_not() {
+fn a_registry_below_the_kubelets_is_refused_whether_it_exists_or_not() {
     let scene = setup().set();
     let registry_dir = below(&scene);
     assert_refused(&scene, &registry_dir);
     assert!(!registry_dir.exists(), "it was made");
     fs::create_dir_all(&registry_dir).unwrap();
     assert_refused(&scene, &registry_dir);
-    // A hidden directory is walked at the kubelet's start.
+    // The kubelet walks hidden directories when it starts.
     let hidden = scene.node.kubelet_registry_dir().join(".hidden");
     assert_refused(&scene, &hidden);
 }
@@ -86,7 +86,7 @@ fn a_registry_that_is_mounted_below_the_kubelets_is_refused() {
     mounts.bind(&below(&scene), &part);
     assert_refused(&scene, &part);
     assert_refused(&scene, &part.join("sub"));
-    // The other way round: ours shows below the kubelet's.
+    // The other way round: registry_dir is mounted below the kubelet's directory.
     fs::create_dir_all(kubelets.join("mounted")).unwrap();
     mounts.bind(&inside, &kubelets.join("mounted"));
     assert_refused(&scene, &inside);

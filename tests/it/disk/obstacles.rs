@@ -1,22 +1,23 @@
-//! Who is at the link's place or at reg.sock's, and what becomes of them.
+//! Files in the way of the link or of reg.sock: which ones the registrar replaces, and which ones it
+//! waits for.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
 
 use bed::scene::{A_WHILE, NAME, OTHER, SOON, TAKE_OVER, in_both_layouts, is_alive, is_nothing};
-use bed::{Behaviour, DriverStatus, FakeDriver, Layout, Scene, Stranger, dead_socket, stays};
+use bed::{Behaviour, DriverStatus, FakeDriver, Layout, RawListener, Scene, dead_socket, stays};
 
 use crate::setup;
 
-/// The two places that are ours.
+/// The two paths that the registrar uses.
 const PLACES: [fn(&Scene) -> PathBuf; 2] = [
     |scene| scene.node.link(NAME),
     |scene| scene.node.reg_socket(NAME),
 ];
 
-/// Goes through both layouts and both places, each with a driver that answers; `occupy` puts
-/// something at the place before the registrar starts.
+/// Runs in both layouts and at both paths, each with a driver that answers; `occupy` puts a file at the
+/// path before the registrar starts.
 #[track_caller]
 fn at_each_place<T>(
     more: &str,
@@ -36,7 +37,7 @@ fn at_each_place<T>(
     }
 }
 
-/// A path for what a foreign link leads to.
+/// The target of a foreign link.
 fn elsewhere(scene: &Scene) -> PathBuf {
     scene.node.root().join("elsewhere.sock")
 }
@@ -51,7 +52,7 @@ fn a_link_that_dangles_is_replaced() {
 }
 
 #[test]
-fn a_socket_that_nobody_listens_on_is_replaced() {
+fn a_dead_socket_is_replaced() {
     at_each_place(
         "",
         |_, path| dead_socket(&path),
@@ -63,7 +64,7 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
 }
 
 #[test]
-fn a_link_to_a_socket_that_nobody_listens_on_is_replaced_and_the_socket_left_alone() {
+fn a_link_to_a_dead_socket_is_replaced_and_the_socket_stays() {
     at_each_place(
         "",
         |scene, path| {
@@ -77,7 +78,7 @@ fn a_link_to_a_socket_that_nobody_listens_on_is_replaced_and_the_socket_left_alo
     );
 }
 
-/// Our socket by another path: a link that leads to it is nobody's but ours.
+/// The registrar's socket by another path: a link to it belongs to the registrar.
 fn in_other_words(scene: &Scene) -> PathBuf {
     let socket = scene.node.reg_socket(NAME);
     let directory = socket.parent().unwrap();
@@ -86,7 +87,7 @@ fn in_other_words(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_link_to_our_own_socket_in_other_words_is_put_right() {
+fn a_link_to_the_registrars_own_socket_by_another_path_is_corrected() {
     in_both_layouts(|layout| {
         let mut scene = setup().layout(layout).set();
         let link = scene.node.link(NAME);
@@ -114,12 +115,12 @@ fn a_link_to_our_own_socket_in_other_words_is_put_right() {
 fn a_live_foreign_socket_is_waited_for_and_its_end_is_noticed_at_once() {
     at_each_place(
         "",
-        |_, path| Stranger::silent(&path),
+        |_, path| RawListener::silent(&path),
         |scene, path, stranger| {
             let words = format!("pid {} serves {}", std::process::id(), path.display());
             scene.reason(NAME, "conflict", &words);
             stays("it is left alone", A_WHILE, || is_alive(&path));
-            // Its file stays, so that only the end of the connection tells.
+            // Its file stays, so only the end of the connection shows that it has ended.
             drop(stranger);
             scene.wait_published(NAME);
             scene.phase(NAME, "waiting-for-kubelet");
@@ -133,7 +134,7 @@ fn a_live_foreign_link_is_waited_for_and_its_removal_is_noticed_at_once() {
         "",
         |scene, path| {
             symlink(elsewhere(scene), path).unwrap();
-            Stranger::silent(&elsewhere(scene))
+            RawListener::silent(&elsewhere(scene))
         },
         |scene, path, _stranger| {
             let words = format!("serves {}", path.display());
@@ -150,14 +151,14 @@ fn a_live_foreign_link_is_waited_for_and_its_removal_is_noticed_at_once() {
 fn a_live_foreign_socket_or_link_is_taken_over_where_that_is_asked_for() {
     at_each_place(
         TAKE_OVER,
-        |_, path| Stranger::silent(&path),
+        |_, path| RawListener::silent(&path),
         |scene, _, _stranger| drop(scene.wait_published(NAME)),
     );
     at_each_place(
         TAKE_OVER,
         |scene, path| {
             symlink(elsewhere(scene), path).unwrap();
-            Stranger::silent(&elsewhere(scene))
+            RawListener::silent(&elsewhere(scene))
         },
         |scene, _, _stranger| {
             scene.wait_published(NAME);
@@ -167,10 +168,10 @@ fn a_live_foreign_socket_or_link_is_taken_over_where_that_is_asked_for() {
 }
 
 #[test]
-fn an_owner_that_hangs_up_on_us_is_not_asked_at_full_speed() {
+fn an_owner_that_closes_connections_is_not_asked_at_full_speed() {
     at_each_place(
         "",
-        |_, path| Stranger::curt(&path),
+        |_, path| RawListener::curt(&path),
         |scene, _, stranger| {
             scene.phase(NAME, "conflict");
             let before = stranger.met();
@@ -184,7 +185,7 @@ fn an_owner_that_hangs_up_on_us_is_not_asked_at_full_speed() {
 }
 
 #[test]
-fn a_regular_file_is_never_deleted_and_published_over_when_it_goes() {
+fn a_regular_file_is_never_deleted_and_the_registrar_publishes_when_it_is_gone() {
     for more in ["", TAKE_OVER] {
         at_each_place(
             more,
@@ -203,7 +204,7 @@ fn a_regular_file_is_never_deleted_and_published_over_when_it_goes() {
 }
 
 #[test]
-fn a_directory_is_never_deleted_and_published_over_when_it_goes() {
+fn a_directory_is_never_deleted_and_the_registrar_publishes_when_it_is_gone() {
     at_each_place(
         TAKE_OVER,
         |_, path| fs::create_dir(path).unwrap(),
@@ -218,10 +219,10 @@ fn a_directory_is_never_deleted_and_published_over_when_it_goes() {
 }
 
 #[test]
-fn what_is_foreign_when_we_stop_stays() {
+fn foreign_files_stay_when_the_registrar_stops() {
     at_each_place(
         "",
-        |_, path| Stranger::silent(&path),
+        |_, path| RawListener::silent(&path),
         |scene, path, _stranger| {
             scene.phase(NAME, "conflict");
             scene.registrar.signal(nix::sys::signal::Signal::SIGTERM);
@@ -248,12 +249,12 @@ fn a_file_that_takes_the_place_of_a_published_link_is_left_there() {
     });
 }
 
-/// It is ours, whoever has taken the socket that it leads to.
+/// The link belongs to the registrar, whichever process has taken the socket behind it.
 #[test]
-fn our_link_goes_with_its_name_though_a_stranger_has_the_socket() {
+fn the_link_is_removed_with_its_name_even_if_a_foreign_process_has_the_socket() {
     let (scene, mut driver, kubelet) = setup().registered();
     let socket = scene.node.reg_socket(NAME);
-    let stranger = Stranger::instead(&socket);
+    let stranger = RawListener::instead(&socket);
     scene.phase(NAME, "conflict");
     driver.restart(Behaviour::named(OTHER));
     kubelet.wait_deregistered(NAME, SOON);

@@ -1,4 +1,4 @@
-//! Another process that comes to our places at the same moment as we do.
+//! Another process creates a file at the same path and at the same moment as the registrar.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -12,14 +12,14 @@ use bed::{FakeDriver, Scene, eventually};
 use crate::setup;
 
 const DRIVERS: u32 = 30;
-/// A socket or a link is put back at once so often.
+/// So often the registrar puts a socket or a link back at once.
 const ROUNDS: u32 = 3;
-/// A file comes later and later, in steps that are shorter than what is raced with.
+/// The file comes later each time, in steps shorter than the race.
 const STEP: Duration = Duration::from_micros(20);
-/// Whoever has looked before a file came has renamed by then.
+/// A registrar that looked before the file came has renamed by then.
 const RENAMED: Duration = Duration::from_millis(1);
 
-/// A daemon with as many drivers as there are races to be had at once.
+/// A daemon with one driver for each race that runs at once.
 fn scene() -> (Scene, Vec<String>, Vec<FakeDriver>) {
     let ids: Vec<String> = (0..DRIVERS).map(|n| format!("driver-{n}.test")).collect();
     let configured: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -33,14 +33,14 @@ fn spin(time: Duration) {
     while begin.elapsed() < time {}
 }
 
-/// An inode is not given to another file while this one is open.
+/// While the file is open, the kernel gives its inode to no other file.
 fn is_at(file: &File, path: &Path) -> bool {
     let ours = file.metadata().unwrap();
     fs::symlink_metadata(path).is_ok_and(|found| found.ino() == ours.ino())
 }
 
-/// Takes the socket away and puts a file in its place, again and again, each time a little later after
-/// the place was free, until the socket is back. Tells how many files came, and how many were replaced.
+/// Removes the socket and creates a file at its path, again and again, each time a little later, until
+/// the socket is back. Returns how many files were created and how many were replaced.
 fn race_for_a_free_place(socket: &Path) -> (u32, u32) {
     let (mut came, mut lost) = (0, 0);
     fs::remove_file(socket).unwrap();
@@ -59,9 +59,10 @@ fn race_for_a_free_place(socket: &Path) -> (u32, u32) {
     }
 }
 
-/// Between the look at a place and the rename there is time for a file that nobody may replace.
+/// Between the registrar's look and its rename, another process can create a file that must not be
+/// replaced.
 #[test]
-fn a_file_that_comes_at_the_same_moment_as_our_socket_is_not_replaced() {
+fn a_file_created_at_the_same_moment_as_the_socket_is_not_replaced() {
     let (scene, ids, _drivers) = scene();
     let (mut came, mut lost) = (0, 0);
     for _ in 0..ROUNDS {
@@ -77,9 +78,9 @@ fn a_file_that_comes_at_the_same_moment_as_our_socket_is_not_replaced() {
     assert_eq!(lost, 0, "of {came} files");
 }
 
-/// A link that leads nowhere may be replaced, and what comes instead of it may not.
+/// The registrar may replace a dangling link, but not a file that takes the link's place.
 #[test]
-fn a_file_that_takes_the_place_of_a_dead_link_before_ours_does_is_not_replaced() {
+fn a_file_that_replaces_a_dead_link_first_is_not_replaced() {
     let (scene, ids, _drivers) = scene();
     let beside = scene.node.kubelet_root().join("beside");
     for (id, n) in ids.iter().zip(1..) {
@@ -91,7 +92,7 @@ fn a_file_that_takes_the_place_of_a_dead_link_before_ours_does_is_not_replaced()
         spin(STEP * n);
         fs::rename(&beside, &link).unwrap();
         thread::sleep(RENAMED);
-        // One that was exchanged goes back.
+        // A file that the rename exchanged goes back.
         eventually("the file is there", SOON, || is_at(&file, &link));
         fs::remove_file(&link).unwrap();
     }

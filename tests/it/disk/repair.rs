@@ -1,4 +1,4 @@
-//! What somebody takes away or changes is put back.
+//! The registrar puts back what another process removes or changes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -37,7 +37,7 @@ fn a_link_that_is_changed_to_lead_elsewhere_is_put_right() {
 }
 
 #[test]
-fn the_very_link_made_by_somebody_else_is_kept_and_registered_again() {
+fn an_equal_link_of_another_process_is_kept_and_registered_again() {
     let (scene, _driver, _kubelet) = setup().registered();
     let staged = scene.node.root().join("staged");
     symlink(scene.target(NAME), &staged).unwrap();
@@ -67,7 +67,7 @@ fn a_link_that_is_touched_ends_registered() {
 }
 
 #[test]
-fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
+fn a_removed_or_changed_socket_is_recreated_and_the_kubelet_sees_nothing() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let socket = scene.node.reg_socket(NAME);
@@ -87,7 +87,7 @@ fn a_socket_that_is_removed_or_changed_comes_back_unseen_by_the_kubelet() {
 }
 
 #[test]
-fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
+fn registry_dir_is_created_when_it_is_missing_and_when_it_is_deleted() {
     let (scene, driver) = setup().published();
     let directory = scene.node.registry_dir();
     let aside = scene.node.root().join("aside");
@@ -98,7 +98,7 @@ fn our_own_directory_is_made_when_it_is_missing_and_again_when_it_is_deleted() {
     }
     let mode = fs::metadata(&directory).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-    // And its parents.
+    // Its parents too.
     fs::rename(scene.node.root().join("vdata"), &aside).unwrap();
     let (place, gone) = (scene.node.reg_socket(NAME), driver.path().to_owned());
     eventually("the socket is back", SOON, || is_alive(&place));
@@ -125,7 +125,7 @@ fn the_kubelets_directory_is_waited_for_and_never_made() {
 }
 
 #[test]
-fn a_kubelet_that_comes_later_finds_the_link() {
+fn a_kubelet_that_starts_later_finds_the_link() {
     in_both_layouts(|layout| {
         let mut scene = setup().layout(layout).set();
         fs::remove_dir_all(scene.node.kubelet_root()).unwrap();
@@ -139,10 +139,10 @@ fn a_kubelet_that_comes_later_finds_the_link() {
 }
 
 #[test]
-fn a_kubelets_directory_that_is_made_anew_gets_its_link_again() {
+fn a_recreated_kubelet_directory_gets_its_link_again() {
     in_both_layouts(|layout| {
         let (scene, _driver) = setup().layout(layout).published();
-        // Moved rather than removed: the link would be put back while the directory is emptied.
+        // The test moves the directory: while it emptied it, the registrar would put the link back.
         let aside = scene.node.root().join("aside");
         fs::rename(scene.node.kubelet_registry_dir(), &aside).unwrap();
         scene.reason(NAME, "waiting-for-kubelet", "is missing");

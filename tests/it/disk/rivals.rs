@@ -1,4 +1,5 @@
-//! Somebody keeps taking away what is ours: it is put back, at a bounded pace.
+//! Another process keeps removing the registrar's files: the registrar puts them back at a bounded
+//! pace.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -7,18 +8,19 @@ use std::time::{Duration, Instant};
 
 use bed::kubelet::Counts;
 use bed::scene::{NAME, SOON, TAKE_OVER, in_both_layouts, is_alive};
-use bed::{FakeDriver, Layout, Scene, Stranger, eventually};
+use bed::{FakeDriver, Layout, RawListener, Scene, eventually};
 
 use crate::setup;
 
-/// How often the rival strikes: what was there, three that came back at once, and two that came
-/// after 1 s and 2 s. The next comes after 4 s.
+/// How often the rival strikes: at the first file, at three that came back at once, and at two that
+/// came after 1 s and 2 s. The next comes after 4 s.
 const STRIKES: usize = 6;
 /// The pace of [`STRIKES`], in seconds between one strike and the next.
 const PACE: [u64; 2] = [1, 2];
 const LAST: Duration = Duration::from_secs(4);
 
-/// Strikes each time that ours is in its place, at a bounded pace. Returns the last strike's time.
+/// Strikes each time the registrar's file is back, which happens at a bounded pace. Returns the time of
+/// the last strike.
 #[track_caller]
 fn fight(path: &Path, strike: impl Fn(), is_ours: impl Fn(&Path) -> bool) -> Instant {
     let mut strikes = Vec::new();
@@ -37,16 +39,16 @@ fn fight(path: &Path, strike: impl Fn(), is_ours: impl Fn(&Path) -> bool) -> Ins
     strikes[STRIKES - 1]
 }
 
-/// Ours is put back when the pace allows it, and not before.
+/// The registrar puts its file back when the pace allows it, and not before.
 #[track_caller]
 fn assert_back(last: Instant, path: &Path, is_ours: impl Fn(&Path) -> bool) {
     eventually("ours is back", SOON, || is_ours(path));
     assert!(last.elapsed() >= LAST - SLACK, "{:?}", last.elapsed());
 }
 
-/// The rival may be late to look, and then sees a shorter pause.
+/// A rival that looks late sees a shorter pause.
 const SLACK: Duration = Duration::from_millis(500);
-/// Less than the pace would take for those that come back at once, and much for a busy machine.
+/// Shorter than the pace for files that come back at once, and long enough for a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(6);
 
 fn is_our_link(scene: &Scene) -> impl Fn(&Path) -> bool {
@@ -74,14 +76,14 @@ fn over_the_link(layout: Layout, more: &str, strike: impl Fn(&Scene, &Path)) {
 }
 
 #[test]
-fn a_rival_that_keeps_removing_the_link_meets_it_more_and_more_slowly() {
+fn a_link_that_a_rival_keeps_removing_comes_back_more_and_more_slowly() {
     in_both_layouts(|layout| {
         over_the_link(layout, "", |_, link| fs::remove_file(link).unwrap());
     });
 }
 
 #[test]
-fn a_rival_that_keeps_putting_a_dead_link_there_meets_ours_more_and_more_slowly() {
+fn a_rival_that_keeps_creating_a_dead_link_is_replaced_more_and_more_slowly() {
     over_the_link(Layout::TwoDirectories, "", |scene, link| {
         put_link(scene, "/nowhere".into(), link);
     });
@@ -91,7 +93,7 @@ fn a_rival_that_keeps_putting_a_dead_link_there_meets_ours_more_and_more_slowly(
 fn a_live_rival_is_taken_over_more_and_more_slowly() {
     in_both_layouts(|layout| {
         let rival = std::env::temp_dir().join(format!("nsdr-rival-{}.sock", std::process::id()));
-        let stranger = Stranger::silent(&rival);
+        let stranger = RawListener::silent(&rival);
         over_the_link(layout, TAKE_OVER, |scene, link| {
             put_link(scene, rival.clone(), link);
         });
@@ -101,7 +103,7 @@ fn a_live_rival_is_taken_over_more_and_more_slowly() {
 }
 
 #[test]
-fn a_rival_that_keeps_removing_the_socket_meets_it_more_and_more_slowly() {
+fn a_socket_that_a_rival_keeps_removing_comes_back_more_and_more_slowly() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let socket = scene.node.reg_socket(NAME);
@@ -126,7 +128,7 @@ fn a_live_rival_at_the_sockets_place_is_taken_over_more_and_more_slowly() {
     in_both_layouts(|layout| {
         let (scene, _driver) = taking_over(layout);
         let rival = scene.node.root().join("rival.sock");
-        let _stranger = Stranger::silent(&rival);
+        let _stranger = RawListener::silent(&rival);
         let theirs = inode(&rival).unwrap();
         let socket = scene.node.reg_socket(NAME);
         let strike = || {
@@ -134,7 +136,7 @@ fn a_live_rival_at_the_sockets_place_is_taken_over_more_and_more_slowly() {
             fs::hard_link(&rival, &staged).unwrap();
             fs::rename(&staged, &socket).unwrap();
         };
-        // In this order: a connection for each look would use up the rival.
+        // In this order: each look opens a connection, and the rival accepts only so many.
         let is_ours =
             |path: &Path| inode(path).is_some_and(|found| found != theirs) && is_alive(path);
         let last = fight(&socket, strike, is_ours);
@@ -156,7 +158,7 @@ fn inode(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
-/// Renames a link to `target` over `place`, as a rival does that knows its trade.
+/// Renames a link to `target` over `place`, atomically.
 fn put_link(scene: &Scene, target: PathBuf, place: &Path) {
     let staged = scene.node.root().join("staged");
     symlink(target, &staged).unwrap();

@@ -1,5 +1,4 @@
-//! A directory that the registrar may not read, as under the shipped unit: root without any
-//! capability.
+//! A directory that the registrar may not read, as under the shipped unit: root without capabilities.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -11,12 +10,12 @@ use bed::{Behaviour, FakeDriver, KubeletScene, Registrar, eventually, is_root};
 use crate::PROGRAM;
 use crate::lifecycle::runtime_dir::{FEW, quiet, wakeups};
 
-/// Somebody else on this machine.
+/// Another user.
 const USER: u32 = 12345;
 const WITHOUT_CAPABILITIES: &str = "exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
 
-/// A driver that is registered, and the directory of another one, which belongs to another user and
-/// is closed to everybody else. The registrar has no capability.
+/// A registered driver, and the directory of a second driver that belongs to another user with mode
+/// 0700. The registrar has no capability.
 fn started(config: &str) -> Option<(KubeletScene, FakeDriver, PathBuf)> {
     if !is_root("run it without capabilities") {
         return None;
@@ -36,7 +35,7 @@ fn mode(directory: &PathBuf, mode: u32) {
     fs::set_permissions(directory, Permissions::from_mode(mode)).unwrap();
 }
 
-/// It is said once which directory it is, nothing is said of a lack of watches, and nothing polls.
+/// The log names the directory once, does not blame the limit of watches, and nothing polls.
 #[track_caller]
 fn is_told_once_and_not_polled(scene: &KubeletScene, directory: &PathBuf) {
     let words = format!(
@@ -55,7 +54,7 @@ fn is_told_once_and_not_polled(scene: &KubeletScene, directory: &PathBuf) {
     assert!(!status.contains("every second"), "{status}");
     let note = status.replace("\n", " ");
     assert!(note.contains("note: may not read"), "{status}");
-    // What is looked at again is not told again.
+    // A second look logs nothing new.
     mode(directory, 0o600);
     mode(directory, 0o700);
     scene.registrar.succeed(&["reload"]);
@@ -65,19 +64,20 @@ fn is_told_once_and_not_polled(scene: &KubeletScene, directory: &PathBuf) {
 }
 
 #[test]
-fn a_plugin_directory_that_may_not_be_read_is_told_once_and_costs_no_wakeups() {
+fn an_unreadable_plugin_directory_is_reported_once_and_costs_no_wakeups() {
     let Some((scene, _driver, directory)) = started("[discovery]\nenabled = true\n") else {
         return;
     };
     is_told_once_and_not_polled(&scene, &directory);
-    // Its parent tells that it has changed; a directory that nobody else may write to is acceptable.
+    // The watch on its parent reports the change. A directory that only root may write to is
+    // acceptable.
     chown(&directory, Some(0), None).unwrap();
     scene.kubelet.wait_registered(OTHER, SOON);
     assert!(!scene.registrar.logs().contains("max_user_watches"));
 }
 
 #[test]
-fn a_named_driver_in_a_directory_that_may_not_be_read_says_so_and_costs_no_wakeups() {
+fn a_configured_driver_in_an_unreadable_directory_says_so_and_costs_no_wakeups() {
     let Some((scene, _driver, directory)) = started(&format!("[drivers.{OTHER:?}]\n")) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! A machine that does not tell which boot this is.
+//! A machine without a boot id.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
 use crate::setup;
 
-/// Reading the boot id gives nothing in this thread and in what it starts. Nothing without root.
+/// The boot id reads as empty in this thread and in the processes that it starts. None without root.
 fn without_boot_id() -> Option<Mounts> {
     let Some(mut mounts) = Mounts::private() else {
         bed::skipped("root, to hide the boot id");
@@ -19,7 +19,7 @@ fn without_boot_id() -> Option<Mounts> {
     Some(mounts)
 }
 
-/// Two boots that are both not known are not the same boot.
+/// Two unknown boot ids do not mean the same boot.
 #[test]
 fn without_a_boot_id_a_state_that_may_be_older_than_the_boot_is_not_believed() {
     let Some(_mounts) = without_boot_id() else {
@@ -42,7 +42,7 @@ fn without_a_boot_id_a_state_that_may_be_older_than_the_boot_is_not_believed() {
     assert!(warned, "{logs}");
 }
 
-/// Nothing in a file system in memory is from before the boot.
+/// No file in a tmpfs is older than the boot.
 #[test]
 fn without_a_boot_id_our_restart_costs_nothing_where_the_state_cannot_outlive_the_boot() {
     let Some(mut mounts) = without_boot_id() else {

@@ -1,15 +1,15 @@
-//! Variables that are not meant for us, and those that only the unit has.
+//! Environment variables of other programs, and variables that only the unit has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use bed::scene::NAME;
-use bed::{Node, View, stderr, stdout};
+use bed::{Container, Node, stderr, stdout};
 
 use crate::{PROGRAM, setup};
 
-/// What a pod finds in its environment when its namespace has the services `nsdr` and `nsdr-http`.
+/// The environment of a pod whose namespace has the services `nsdr` and `nsdr-http`.
 const SERVICES: &[(&str, &str)] = &[
     ("NSDR_SERVICE_HOST", "10.96.14.2"),
     ("NSDR_SERVICE_PORT", "9809"),
@@ -25,7 +25,7 @@ const SERVICES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_kubernetes_service_called_nsdr_does_not_keep_us_from_running() {
+fn a_kubernetes_service_called_nsdr_does_not_prevent_the_start() {
     let scene = setup().set();
     let mut scene = SERVICES
         .iter()
@@ -50,18 +50,18 @@ fn a_variable_that_only_looks_a_little_like_a_services_is_an_error() {
     }
 }
 
-/// A machine with this file for the unit's environment, as a shell there sees it.
+/// A machine with this environment file for the unit, as a shell on it sees it.
 struct Machine {
     node: Node,
-    view: View,
+    view: Container,
     program: PathBuf,
 }
 
 impl Machine {
-    /// Nothing where no mount namespace can be had.
+    /// None where the test cannot create a mount namespace.
     fn with(environment: &str) -> Option<Machine> {
-        // Without it the mount below would make it on the real machine.
-        if !View::can_be_had() || !Path::new("/etc/default").is_dir() {
+        // Without the directory, the mount below would create it on the real machine.
+        if !Container::can_be_had() || !Path::new("/etc/default").is_dir() {
             return None;
         }
         let node = Node::new();
@@ -69,7 +69,7 @@ impl Machine {
         fs::create_dir(&defaults).unwrap();
         fs::write(defaults.join("node-storage-driver-registrar"), environment).unwrap();
         let program = bed::registrar::chosen(PROGRAM);
-        let view = View::new(node.root().join("machine"))
+        let view = Container::new(node.root().join("machine"))
             .mounted(program.parent().unwrap(), "/image")
             .mounted(node.root(), node.root())
             .mounted(&defaults, "/etc/default");
@@ -93,7 +93,7 @@ impl Machine {
     }
 }
 
-/// The line of a key in what `config` prints.
+/// The line of a key in the output of `config`.
 fn line(output: &Output, key: &str) -> String {
     assert!(output.status.success(), "{output:?}");
     let said = stdout(output);
@@ -110,14 +110,14 @@ fn a_shell_judges_the_configuration_with_the_variables_of_the_unit() {
     assert!(said.starts_with("log.level = \"debug\""), "{said}");
     let from = "from /etc/default/node-storage-driver-registrar (NSDR_LOG__LEVEL)";
     assert!(said.ends_with(from), "{said}");
-    // What is exported on purpose wins, and so does a flag.
+    // An exported variable takes precedence, and so does a flag.
     let exported = Some(("NSDR_LOG__LEVEL", "warn"));
     let said = line(&machine.shell(&["config"], exported), "log.level");
     assert!(said.starts_with("log.level = \"warn\""), "{said}");
     let said = machine.shell(&["config", "--log-level", "error"], None);
     let said = line(&said, "log.level");
     assert!(said.starts_with("log.level = \"error\""), "{said}");
-    // Another configuration is another unit's.
+    // Another configuration belongs to another unit.
     machine.node.write_default_config(&[NAME], "");
     let named = machine.node.config_file();
     let named = machine.shell(&["config", "--config", named.to_str().unwrap()], None);
@@ -149,7 +149,7 @@ fn the_daemon_takes_its_environment_as_it_is() {
     let Some(machine) = Machine::with("NSDR_KUBELET__ROOT_DIR=here\n") else {
         return;
     };
-    // systemd has read the file for it. A fault of its own keeps it from running here.
+    // For the daemon, systemd has read the file. The daemon fails here because of its own environment.
     let exported = Some(("NSDR_LOG__LEVEL", "loud"));
     let output = machine.shell(&["run"], exported);
     assert_eq!(output.status.code(), Some(78), "{output:?}");

@@ -12,7 +12,7 @@ use bed::{
 
 use crate::setup;
 
-/// A kubelet in a process of its own, so that its registrations outlive our restart.
+/// A kubelet in its own process, so that its registrations survive a restart of the registrar.
 fn kubelet(scene: &Scene) -> KubeletProcess {
     KubeletProcess::start(scene.node.kubelet_settings(Release::V1_36))
 }
@@ -34,7 +34,7 @@ fn wait_endpoint(kubelet: &KubeletProcess, driver: &FakeDriver) {
     });
 }
 
-/// The old directory stays, with a socket in it that nobody serves.
+/// The old directory stays, with a socket on which no process listens.
 #[test]
 fn a_driver_that_comes_back_in_another_directory_is_registered_there_once() {
     for layout in Layout::ALL {
@@ -52,16 +52,16 @@ fn a_driver_that_comes_back_in_another_directory_is_registered_there_once() {
         scene.phase("old", "waiting-for-driver");
         let counts = kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
-        // And it comes back, and finds its name taken.
+        // The first driver comes back, and another driver has its name.
         old.restart(Behaviour::named(NAME));
         scene.reason("old", "conflict", "\"new\" has the same name");
         assert_eq!(kubelet.registered()[NAME], new.path().display().to_string());
     }
 }
 
-/// Both run, and the one that is registered goes.
+/// Both run, and the registered driver stops.
 #[test]
-fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
+fn a_driver_that_waits_for_its_name_gets_it_when_the_other_driver_stops() {
     let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
@@ -73,9 +73,9 @@ fn a_driver_that_waits_for_its_name_has_it_when_the_other_one_goes() {
     scene.phase("new", "registered");
 }
 
-/// Both go, and the one that had waited comes back first.
+/// Both stop, and the driver that waited comes back first.
 #[test]
-fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
+fn a_driver_that_comes_back_gets_the_name_from_a_silent_driver() {
     let scene = setup().discovery().started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
@@ -92,7 +92,7 @@ fn a_driver_that_comes_back_to_a_name_of_a_silent_one_has_it() {
 }
 
 #[test]
-fn a_restart_while_two_directories_claim_a_name_leads_to_the_one_that_answers() {
+fn a_restart_gives_a_claimed_name_to_the_driver_that_answers() {
     let mut scene = setup().discovery().more(KEEP).started();
     let kubelet = kubelet(&scene);
     let mut old = scene.named("old", NAME);
@@ -108,7 +108,7 @@ fn a_restart_while_two_directories_claim_a_name_leads_to_the_one_that_answers() 
     assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
 }
 
-/// Nobody else has the name, and a node that waits for /readyz must not be told that all is well.
+/// No other process has the name: a node that waits for /readyz must not read that all is well.
 #[test]
 fn a_conflict_between_our_own_drivers_is_not_ready() {
     let scene = setup().discovery().started();
@@ -133,7 +133,7 @@ fn a_conflict_between_our_own_drivers_is_not_ready() {
     assert!(said.starts_with("new: conflict: "), "{said}");
 }
 
-/// What an operator does to a table, by a restart or by a reload.
+/// How the operator applies a changed configuration: by a restart or by a reload.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Restart,
@@ -161,7 +161,7 @@ fn a_renamed_id_takes_its_registration_along_unseen() {
     for by in [By::Restart, By::Reload] {
         for below in [true, false] {
             let mut scene = setup().discovery().more(KEEP).set();
-            // The driver may be where discovery would find it, or where only a table has it.
+            // The driver's socket is in plugins_dir, where discovery would find it, or elsewhere.
             let socket = if below {
                 scene.node.csi_socket("somewhere")
             } else {
@@ -183,7 +183,7 @@ fn a_renamed_id_takes_its_registration_along_unseen() {
                 Counts::default(),
                 "{by:?} {below}"
             );
-            // It is looked after under its new id.
+            // The registrar supervises it under its new id.
             let moved = Behaviour {
                 node_id: "node-2".to_owned(),
                 ..Behaviour::named(NAME)
@@ -197,7 +197,7 @@ fn a_renamed_id_takes_its_registration_along_unseen() {
     }
 }
 
-/// By the name that both tables demand, for a driver that also has moved.
+/// Both tables pin the same name, and the driver's socket has moved as well.
 #[test]
 fn a_renamed_id_of_a_pinned_name_takes_its_registration_along() {
     for by in [By::Restart, By::Reload] {
@@ -221,7 +221,7 @@ fn a_renamed_id_of_a_pinned_name_takes_its_registration_along() {
     }
 }
 
-/// Its socket is where discovery finds it, so that the driver stays, under the directory's name.
+/// Discovery finds its socket, so the driver stays, with the directory's name as its id.
 #[test]
 fn a_driver_that_loses_its_table_is_found_without_an_event() {
     for by in [By::Restart, By::Reload] {
@@ -235,7 +235,7 @@ fn a_driver_that_loses_its_table_is_found_without_an_event() {
         let mark = kubelet.mark();
         apply(&mut scene, KEEP, by);
         scene.phase("directory", "registered");
-        // And back again.
+        // Back again.
         apply(&mut scene, &(KEEP.to_owned() + &table("id", &keys)), by);
         scene.phase("id", "registered");
         assert_eq!(scene.ids(), ["id"], "{by:?}");
@@ -263,7 +263,7 @@ fn a_driver_whose_table_is_removed_is_withdrawn_although_discovery_is_on() {
     }
 }
 
-/// Each id gets the other one's socket.
+/// Each id gets the other id's socket.
 #[test]
 fn two_ids_that_are_swapped_keep_their_registrations() {
     for by in [By::Restart, By::Reload] {
@@ -291,9 +291,10 @@ fn two_ids_that_are_swapped_keep_their_registrations() {
     }
 }
 
-/// The table that had the id goes, and with it its driver; the other one keeps its registration.
+/// The table that had the id is removed together with its driver; the renamed driver keeps its
+/// registration.
 #[test]
-fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
+fn an_id_renamed_to_an_existing_id_replaces_it() {
     for by in [By::Restart, By::Reload] {
         for found in [true, false] {
             let mut scene = setup().discovery().more(KEEP).set();
@@ -334,7 +335,7 @@ fn an_id_that_is_renamed_to_one_that_exists_takes_its_place() {
     }
 }
 
-/// Three tables become two, each with what another one had.
+/// Three tables become two, each with the socket of another table.
 #[test]
 fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
     for by in [By::Restart, By::Reload] {
@@ -367,8 +368,8 @@ fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
     }
 }
 
-/// A rollback: the driver moves, and moves back at once. The kubelet has no use for a socket that
-/// nobody serves, so that this does not wait as other changes do.
+/// A rollback: the driver moves, and moves back at once. The kubelet cannot use a dead socket, so the
+/// registrar does not pace this change as it paces others.
 #[test]
 fn a_driver_that_moves_and_moves_back_is_registered_where_it_is() {
     let scene = setup().discovery().started();
@@ -386,8 +387,8 @@ fn a_driver_that_moves_and_moves_back_is_registered_where_it_is() {
     scene.phase("old", "registered");
 }
 
-/// What the kubelet has is of no use, so that it may as well be asked to take the new one, whose
-/// topology it then refuses.
+/// The kubelet cannot use the old socket, so the registrar announces the new one, although the kubelet
+/// refuses its topology.
 #[test]
 fn a_driver_that_moves_with_another_topology_does_not_pass_for_registered() {
     let scene = setup().discovery().started();
@@ -403,7 +404,7 @@ fn a_driver_that_moves_with_another_topology_does_not_pass_for_registered() {
     scene.reason("new", "rejected", "topology value collision");
 }
 
-/// One that takes its time is not gone: our restart hands nothing over.
+/// A slow driver is not gone: after a restart the registrar gives its name to no other driver.
 #[test]
 fn a_driver_that_is_slow_keeps_its_name() {
     let quick = format!("{KEEP}[defaults]\nrequest_timeout = \"300ms\"\n");

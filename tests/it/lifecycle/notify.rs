@@ -1,10 +1,10 @@
-//! What systemd is told, and when.
+//! The messages to systemd, and when the daemon sends them.
 
 use std::time::{Duration, Instant};
 
 use bed::notify_socket::Message;
 use bed::scene::{A_WHILE, NAME, OTHER, SOON};
-use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually, never, stays};
+use bed::{Behaviour, NotifySocket, RawListener, Scene, eventually, never, stays};
 
 use crate::setup;
 
@@ -27,7 +27,7 @@ fn told_through(
 }
 
 #[test]
-fn ready_comes_at_once_by_default_with_a_line_of_truth() {
+fn ready_comes_at_once_by_default_with_a_status() {
     let (mut scene, notify) = under_systemd(&[NAME, OTHER], "");
     scene.registrar.start();
     let ready = notify.wait_for("READY=1", SOON);
@@ -39,7 +39,7 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
     );
     assert!(status.starts_with(&expected), "{status}");
     assert!(status.ends_with("; and 1 more"), "{status}");
-    // When READY is there, so is the control socket.
+    // When READY arrives, the control socket exists.
     assert!(scene.registrar.status().unwrap().ready);
     let kubelet = scene.node.kubelet();
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
@@ -52,9 +52,9 @@ fn ready_comes_at_once_by_default_with_a_line_of_truth() {
     assert_eq!(notify.count("READY=1"), 1);
 }
 
-/// As systemd before 229 has it, and a container manager that has no file to share.
+/// systemd before 229 uses it, and so does a container manager that shares no files.
 #[test]
-fn an_abstract_notify_socket_is_told_everything_too() {
+fn an_abstract_notify_socket_gets_every_message_too() {
     let (scene, notify) = told_through(&[NAME], "", |scene| {
         NotifySocket::bind_abstract(scene.node.root().to_str().unwrap())
     });
@@ -89,12 +89,12 @@ fn ready_when_serving_waits_for_the_driver_and_not_for_the_kubelet() {
     scene.phase(NAME, "waiting-for-kubelet");
 }
 
-/// systemd's own patience has 32 bits of microseconds, 71 minutes.
+/// systemd's own limit has 32 bits of microseconds, 71 minutes.
 #[test]
 fn while_ready_is_held_back_systemd_is_asked_for_time_again_and_again() {
     let settings = "ready_when = \"serving\"\nready_timeout = \"3h\"";
     let (scene, notify) = under_systemd(&[NAME], settings);
-    // Everything is looked at each second then, and not each half minute.
+    // With this watchdog the daemon resyncs each second, and not each half minute.
     let mut scene = scene.with_env("WATCHDOG_USEC", "2000000");
     scene.registrar.start();
     let asked = || {
@@ -138,7 +138,7 @@ fn ready_is_never_held_back_longer_than_ready_timeout() {
 }
 
 #[test]
-fn the_end_is_told_with_what_becomes_of_the_drivers() {
+fn the_stop_is_reported_with_the_fate_of_the_drivers() {
     let (mut scene, notify) = under_systemd(&[NAME], "");
     scene.registrar.start();
     notify.wait_for("READY=1", SOON);
@@ -151,7 +151,7 @@ fn the_end_is_told_with_what_becomes_of_the_drivers() {
 }
 
 #[test]
-fn a_refused_configuration_is_in_the_status_until_it_is_mended() {
+fn a_refused_configuration_is_in_the_status_until_it_is_fixed() {
     let (mut scene, notify) = under_systemd(&[NAME], "");
     scene.registrar.start();
     notify.wait_for("READY=1", SOON);
@@ -172,7 +172,7 @@ fn the_watchdog_is_fed_also_while_a_driver_makes_trouble() {
     let (scene, notify) = under_systemd(&[NAME, OTHER], "");
     let mut scene = scene.with_env("WATCHDOG_USEC", "6000000");
     let behind = scene.node.behaving("behind", Behaviour::named(NAME));
-    let _fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
+    let _fickle = RawListener::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     scene.registrar.start();
     eventually("four life signs", SOON, || notify.count("WATCHDOG=1") >= 4);
     let messages = notify.messages();

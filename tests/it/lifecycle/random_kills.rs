@@ -1,4 +1,5 @@
-//! kill -9 at random moments, again and again: the next start heals, and nothing foreign is touched.
+//! kill -9 at random moments, again and again: the next start repairs everything, and touches no
+//! foreign file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +13,7 @@ use bed::{Behaviour, Dice, KubeletScene, Layout, Node, Release, Sentinels, event
 
 use crate::setup;
 
-/// `SEED=…` plays one run again, as far as the machine's own timing allows.
+/// `SEED=…` repeats a run, as far as the machine's own timing allows.
 fn seed() -> u64 {
     given("SEED").unwrap_or_else(new_seed)
 }
@@ -77,7 +78,7 @@ fn loop_of_kills(layout: Layout, release: Release, kills: u32, mut dice: Dice) {
     );
     assert_eq!(foreign.touched(), Vec::<String>::new());
     no_temporary_file_stays(&scene.node);
-    // The kubelet's ledger is a copy, and may lag behind the registrar's word.
+    // The kubelet's ledger is a copy, and may lag behind the registrar's status.
     scene.settled(scene.kubelet.mark());
     fs::write(scene.node.runtime_dir().join("state.json.new"), "{").unwrap();
     let mark = scene.kubelet.mark();
@@ -111,7 +112,7 @@ fn act(scene: &mut KubeletScene, dice: &mut Dice) {
         7 => remove(&scene.node.reg_socket(NAME)),
         8 => replace_link(scene),
         9 => scene.kubelet.restart(),
-        // Undone by a later restart.
+        // A later restart undoes it.
         10 => scene.kubelet.kill9(),
         _ => {}
     }
@@ -125,7 +126,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// The very link that the registrar would make, or one that leads nowhere, without it.
+/// While the registrar is down: the same link that it would create, or a dangling link.
 fn replace_link(scene: &KubeletScene) {
     let target = fs::read_link(scene.link()).unwrap_or_else(|_| PathBuf::from("/nowhere"));
     let made = scene.node.root().join("made");
@@ -134,7 +135,7 @@ fn replace_link(scene: &KubeletScene) {
     fs::rename(made, scene.link()).unwrap();
 }
 
-/// Names that only the middle of a change has.
+/// Temporary names, which exist only during a change.
 fn temporary_files(node: &Node) -> Vec<PathBuf> {
     let directories = [
         node.registry_dir(),

@@ -1,4 +1,4 @@
-//! A changed configuration, applied while the drivers stay.
+//! A changed configuration that the daemon applies while the drivers stay registered.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use bed::{Behaviour, DriverStatus, Scene, TestKubelet, stderr};
 
 use crate::setup;
 
-/// The kubelet has neither taken this driver away nor registered it anew.
+/// The kubelet has neither de-registered this driver nor registered it again.
 #[track_caller]
 fn untouched(kubelet: &TestKubelet, mark: Mark, driver: &str) {
     let touched = kubelet.events_since(mark, |event| {
@@ -19,7 +19,7 @@ fn untouched(kubelet: &TestKubelet, mark: Mark, driver: &str) {
     assert!(touched.is_empty(), "{touched:?}");
 }
 
-/// Names another registry_dir in the configuration, and reloads.
+/// Writes another registry_dir to the configuration, and reloads.
 fn move_registry(scene: &Scene) -> PathBuf {
     let old = scene.node.registry_dir();
     let new = scene.node.root().join("moved/plugins_registry");
@@ -32,7 +32,7 @@ fn move_registry(scene: &Scene) -> PathBuf {
 }
 
 #[test]
-fn a_driver_is_added_and_removed_without_a_word_to_the_others() {
+fn a_driver_is_added_and_removed_and_the_others_stay_registered() {
     in_both_layouts(|layout| {
         let (scene, _driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
@@ -75,7 +75,7 @@ fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
     scene.reason(NAME, "registered", "registered by kubelet");
     scene.wait_published(NAME);
     nothing_since(&kubelet, mark);
-    // The same socket by another path: the kubelet must hear of it.
+    // The same socket by another path: the kubelet must get the new endpoint.
     let endpoint = scene.node.root().join("by-another-path.sock");
     std::os::unix::fs::symlink(driver.path(), &endpoint).unwrap();
     let loud = format!("[drivers.{NAME:?}]\nendpoint = {endpoint:?}\n");
@@ -109,7 +109,7 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
 
 /// Longer than any header of a message may be.
 #[test]
-fn a_long_list_of_faults_is_told_whole() {
+fn a_long_list_of_faults_is_reported_whole() {
     let (scene, _driver, _kubelet) = setup().registered();
     let directory = scene.node.config_file().with_extension("d");
     std::fs::create_dir(&directory).unwrap();
@@ -170,7 +170,7 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
     kubelet.wait_registered(NAME, SOON);
 }
 
-/// As an editor and `systemctl restart` do it, where a reload would have done.
+/// As an operator who edits the file and restarts the unit.
 #[test]
 fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     let mut scene = setup().more(KEEP).started();
@@ -191,7 +191,7 @@ fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     assert!(is_nothing(&old.join(format!("{NAME}-reg.sock"))));
     bed::wire::get_info(&new.join(format!("{NAME}-reg.sock"))).unwrap();
     kubelet.wait_deregistered(NAME, SOON);
-    // And back, this time the sockets' directory with it.
+    // Back again, this time with registry_dir as well.
     let sockets = scene.node.root().join("moved/plugins_registry");
     let back = config.replace(
         &format!("{:?}", scene.node.registry_dir()),
@@ -205,7 +205,7 @@ fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     assert!(is_nothing(&scene.node.reg_socket(NAME)));
 }
 
-/// The driver takes its time for NodeGetInfo, in which the kubelet and we wait for it.
+/// The driver is slow to answer NodeGetInfo, and both the kubelet and the registrar wait for it.
 #[test]
 fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
     let scene = setup().started();
@@ -223,7 +223,7 @@ fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
     let slow = "[defaults]\nretry_max = \"1s\"\n";
     scene.node.write_default_config(&[NAME], slow);
     scene.registrar.succeed(&["reload"]);
-    // Another call than the one in progress.
+    // A new call, not the one in progress.
     bed::wire::get_info(&scene.node.link(NAME)).expect("GetInfo is answered all the time");
     kubelet.wait_registered(NAME, SOON);
     let status = scene.phase(NAME, "registered");

@@ -1,5 +1,5 @@
-//! The runtime directory is deleted while the daemon runs: it is made again, unless another instance
-//! was faster.
+//! The runtime directory is deleted while the daemon runs: the daemon creates it again, unless another
+//! instance was faster.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -13,15 +13,15 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::{PROGRAM, setup};
 
-/// Wake-ups are counted for so long.
+/// The test counts wake-ups for this long.
 const WINDOW: Duration = Duration::from_secs(10);
 const WINDOWS: usize = 6;
-/// A look each second would be twice as many.
+/// A daemon that polls each second has at least twice as many.
 pub(crate) const FEW: u64 = 10;
-/// Not /tmp: every directory on the way is watched, and in /tmp other tests are at work.
+/// Not /tmp: the registrar watches every directory on the path, and other tests work in /tmp.
 const BASE: &str = "/var/tmp";
 
-/// What somebody deletes.
+/// A part of the runtime directory that the test deletes.
 #[derive(Clone, Copy, Debug)]
 enum Deleted {
     Directory,
@@ -39,7 +39,7 @@ impl Deleted {
     }
 }
 
-/// A node where little else happens, with everything set and the registrar not started yet.
+/// A node outside of /tmp, with a kubelet and a driver; the registrar is not started yet.
 pub(crate) fn quiet() -> KubeletScene {
     let node = Node::below(Path::new(BASE), Layout::TwoDirectories);
     setup().on(node).more(KEEP).kubelet(Release::V1_36).set()
@@ -49,12 +49,12 @@ fn in_runtime(scene: &KubeletScene, file: &str) -> PathBuf {
     scene.node.runtime_dir().join(file)
 }
 
-/// How often the daemon wakes up while nobody asks it anything. What others do in a directory above
-/// wakes it, too, so that a window with too many is followed by another; one that polls does so in all.
+/// How often the daemon wakes up without requests. Other processes that change a parent directory wake
+/// it too, so the test tries several windows; a daemon that polls does so in all of them.
 pub(crate) fn wakeups(registrar: &Registrar) -> u64 {
     let mut fewest = u64::MAX;
     for _ in 0..WINDOWS {
-        // What has just happened may have an echo.
+        // Late effects of the last event may still follow.
         thread::sleep(Duration::from_secs(1));
         let before = registrar.wakeups();
         thread::sleep(WINDOW);
@@ -72,7 +72,7 @@ fn second(scene: &KubeletScene) -> Registrar {
 }
 
 #[test]
-fn what_is_deleted_of_the_runtime_directory_is_made_again() {
+fn deleted_parts_of_the_runtime_directory_are_recreated() {
     for_each(&Deleted::ALL, |deleted| {
         let scene = quiet().registered();
         let mark = scene.kubelet.mark();
@@ -110,7 +110,7 @@ fn the_state_that_is_written_again_is_worth_as_much_as_the_first() {
 fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
     let mut scene = quiet();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
-    // The slow look comes each second.
+    // With a watchdog of 2 s the resync comes each second.
     scene.registrar = scene
         .registrar
         .with_env("NOTIFY_SOCKET", notify.path())
@@ -121,11 +121,11 @@ fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
     fs::create_dir(&elsewhere).unwrap();
     let link = scene.node.root().join("link");
     symlink(&elsewhere, &link).unwrap();
-    // Faster than the daemon, which would make the directory again.
+    // Faster than the daemon, which would create the directory again.
     fs::rename(scene.node.runtime_dir(), scene.node.root().join("aside")).unwrap();
     fs::rename(&link, scene.node.runtime_dir()).unwrap();
     notify.wait_for_status("is not used: it is a symbolic link", SOON);
-    // Neither by the looks that come next.
+    // The next resyncs do not follow it either.
     let before = scene.registrar.wakeups();
     eventually("it has looked again", SOON, || {
         scene.registrar.wakeups() > before + 5
@@ -137,7 +137,7 @@ fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
 }
 
 #[test]
-fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
+fn a_runtime_directory_that_cannot_be_created_is_reported_once_and_costs_no_wakeups() {
     let mut scene = quiet();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
     scene.registrar = scene.registrar.with_env("NOTIFY_SOCKET", notify.path());
@@ -149,7 +149,7 @@ fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
     notify.wait_for_status(words, SOON);
     let woken = wakeups(&scene.registrar);
     assert!(woken < FEW, "{woken} wake-ups");
-    // Also while there is something to be written.
+    // Even while the daemon has state to write.
     scene.driver.kill();
     scene.driver.restart(bed::Behaviour::named(NAME));
     scene.kubelet.restart();
@@ -171,7 +171,8 @@ fn a_runtime_directory_that_cannot_be_made_is_told_once_and_costs_no_wakeups() {
 #[test]
 fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_registered() {
     for_each(&Deleted::ALL, |deleted| {
-        // Not "keep": what the other one looks after is not withdrawn by any setting.
+        // Not "keep": whatever the setting, the first instance must not withdraw drivers that the
+        // second has.
         let mut scene = setup()
             .more("[service]\non_stop = \"withdraw\"\n")
             .kubelet(Release::V1_36)
@@ -191,7 +192,7 @@ fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_reg
         std::mem::swap(&mut scene.registrar, &mut second);
         scene.ends_registered(mark, 0, 0);
         assert!(exists(&scene.link()) && exists(&scene.node.reg_socket(NAME)));
-        // The control socket and the state are the second one's.
+        // The control socket and the state belong to the second instance.
         let mark = scene.kubelet.mark();
         scene.registrar.kill9();
         scene.registrar.start();
@@ -199,7 +200,7 @@ fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_reg
     });
 }
 
-/// A lock that is held as by a process with this pid.
+/// Holds the lock, with this pid in it.
 fn hold(scene: &KubeletScene, pid: &str) -> Flock<File> {
     fs::create_dir_all(scene.node.runtime_dir()).unwrap();
     let lock = in_runtime(scene, "lock");
@@ -208,7 +209,7 @@ fn hold(scene: &KubeletScene, pid: &str) -> Flock<File> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).unwrap()
 }
 
-/// As after a kill -9: the kernel closes what the process had open some time after the signal.
+/// As after kill -9: the kernel closes the files of the process some time after the signal.
 #[test]
 fn a_predecessor_that_is_still_ending_is_waited_for() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).set();

@@ -1,4 +1,5 @@
-//! state.json: trusted only when it is whole, ours and of this boot, and missed by nobody's answer.
+//! state.json: trusted only when it is complete, the daemon's own and of this boot; and written before
+//! Notify is answered.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +11,7 @@ use bed::{KubeletScene, Release, eventually, wire};
 
 use crate::setup;
 
-/// How a state file may be no state file.
+/// A way in which a state file is not valid.
 #[derive(Clone, Copy, Debug)]
 enum Spoiled {
     Torn,
@@ -75,7 +76,8 @@ fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() 
         let mark = scene.kubelet.mark();
         let told = scene.registrar.logs().len();
         scene.registrar.start();
-        // It cannot know that the kubelet holds the driver, so it has to be told once more.
+        // The registrar does not know that the kubelet has the driver, so the kubelet registers it once
+        // more.
         eventually("registered anew", SOON, || {
             scene.kubelet.counts_since(mark).registrations > 0
         });
@@ -90,7 +92,7 @@ fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() 
             "{warning}"
         );
 
-        // What was written since then is trusted again.
+        // The registrar trusts what it wrote since.
         let mark = scene.kubelet.mark();
         scene.registrar.kill9();
         scene.registrar.start();
@@ -98,12 +100,12 @@ fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() 
     });
 }
 
-/// Looked at the moment the answer is there, and often, for a write that came after it would mostly
-/// be late.
+/// The test reads the file as soon as the answer arrives, and repeats this: a write after the answer
+/// would mostly be too late.
 #[test]
 fn the_kubelet_has_its_answer_only_when_the_registration_is_written_down() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).set();
-    // No kubelet but the one that this test plays.
+    // The test itself plays the kubelet.
     scene.kubelet.kill9();
     scene.registrar.start();
     scene.wait_phase("waiting-for-kubelet");
@@ -149,7 +151,7 @@ fn a_driver_that_is_down_stays_registered_over_our_restart() {
     scene.ends_registered(mark, 0, 0);
 }
 
-/// A file system of one page, or a directory that nobody may write to.
+/// A file system of one page, or a directory without write permission.
 struct Unwritable {
     directory: PathBuf,
     mounted: bool,
@@ -173,7 +175,7 @@ impl Unwritable {
 
     fn close(&self) {
         if self.mounted {
-            // Ends with ENOSPC.
+            // The loop ends with ENOSPC.
             fs::write(self.directory.join("ballast"), [0; 64 * 1024]).unwrap_err();
         } else {
             fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o555)).unwrap();
@@ -211,7 +213,7 @@ fn a_runtime_directory_that_cannot_be_written_costs_a_warning_and_no_registratio
     runtime.close();
     let mark = scene.kubelet.mark();
     scene.driver.restart(bed::Behaviour::named(NAME));
-    // From 1.36 on an error in answer to Notify would be a de-registration.
+    // From 1.36 on, an error from Notify would de-register the driver.
     scene.ends_registered(mark, 1, 0);
     let logs = scene.registrar.logs();
     let warnings = logs

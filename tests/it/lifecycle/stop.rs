@@ -1,4 +1,4 @@
-//! What becomes of links and sockets when the registrar ends, and when it comes back.
+//! Links and sockets when the registrar stops, and when it starts again.
 
 use std::fs;
 
@@ -73,7 +73,7 @@ fn under_systemd_a_termination_keeps_and_the_kubelet_notices_nothing() {
 }
 
 #[test]
-fn on_stop_has_the_last_word() {
+fn on_stop_takes_precedence() {
     kept(Layout::TwoDirectories, "keep", false);
     withdrawn(Layout::TwoDirectories, "withdraw", true, Signal::SIGTERM);
 }
@@ -87,7 +87,7 @@ fn a_crash_is_no_event_for_the_kubelet() {
         scene.registrar.start();
         scene.phase(NAME, "registered");
         scene.wait_published(NAME);
-        // And once more while the driver is away: reg.sock is served again without it.
+        // Again while the driver is down: the registrar serves reg.sock without it.
         scene.registrar.kill9();
         driver.stop();
         scene.registrar.start();
@@ -99,7 +99,7 @@ fn a_crash_is_no_event_for_the_kubelet() {
 }
 
 #[test]
-fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
+fn leftovers_of_drivers_that_are_no_longer_configured_are_removed() {
     in_both_layouts(|layout| {
         let (mut scene, driver, _kubelet) = setup().layout(layout).registered();
         scene.registrar.kill9();
@@ -112,9 +112,9 @@ fn what_an_earlier_run_left_for_drivers_that_are_no_more_is_removed() {
     });
 }
 
-/// As the package does it when it is removed, after it has stopped the unit.
+/// As the package does on removal, after it has stopped the unit.
 #[test]
-fn what_was_kept_is_withdrawn_when_the_package_goes() {
+fn kept_registrations_are_withdrawn_when_the_package_is_removed() {
     in_both_layouts(|layout| {
         let (mut scene, _driver, kubelet, _notify) = registered(layout, "keep", true);
         scene.registrar.stop();
@@ -123,8 +123,8 @@ fn what_was_kept_is_withdrawn_when_the_package_goes() {
         assert!(is_nothing(&scene.node.link(NAME)));
         assert!(is_nothing(&scene.node.reg_socket(NAME)));
         kubelet.wait_deregistered(NAME, SOON);
-        // Nothing is left to do, which is no failure; and nothing is remembered that would keep the
-        // driver away when the package comes back.
+        // A second call has nothing to do, and succeeds. No state remains that would withdraw the
+        // driver when the package is installed again.
         scene.registrar.succeed(&["clean-up"]);
         scene.registrar.start();
         kubelet.wait_registered(NAME, SOON);
@@ -133,7 +133,7 @@ fn what_was_kept_is_withdrawn_when_the_package_goes() {
 }
 
 #[test]
-fn what_a_crash_left_goes_with_the_package_by_the_state_or_else_by_the_configuration() {
+fn leftovers_of_a_crash_are_removed_with_the_package_by_the_state_or_the_configuration() {
     in_both_layouts(|layout| {
         for lost in ["state.json", "config.toml"] {
             let (mut scene, _driver, kubelet, _notify) = registered(layout, "keep", true);
@@ -166,19 +166,19 @@ fn a_daemon_that_runs_is_not_cleaned_up_after() {
 }
 
 #[test]
-fn what_is_not_ours_stays_when_the_package_goes() {
+fn foreign_files_stay_when_the_package_is_removed() {
     let scene = setup().set();
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
-    // A driver of another instance that is down for a moment, and a file in our driver's place.
+    // A driver of another instance that is down for a moment, and a foreign file at the driver's path.
     bed::dead_socket(&scene.node.reg_socket(OTHER));
     std::os::unix::fs::symlink(scene.node.reg_socket(OTHER), scene.node.link(OTHER)).unwrap();
     fs::write(scene.node.link(NAME), "a file").unwrap();
-    let _stranger = bed::Stranger::silent(&scene.node.reg_socket(NAME));
+    let _stranger = bed::RawListener::silent(&scene.node.reg_socket(NAME));
     let before = scene.files();
     let output = scene.registrar.run_cli(["clean-up"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(scene.files(), before);
-    // Nobody else would say that it is there.
+    // No other command reports it.
     let link = scene.node.link(OTHER);
     let remedy = format!("rm '{}'", link.display());
     assert!(stderr(&output).contains(&remedy), "{output:?}");

@@ -1,4 +1,4 @@
-//! Command lines of node-driver-registrar, as they are in the field, with our binary.
+//! Command lines of node-driver-registrar that are in use, with this project's binary.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use bed::{Behaviour, FakeDriver, Layout, Node};
 
 use crate::ndr::unit::{Unit, command, output};
 
-/// What the containers of well-known drivers have as arguments, and the driver's name.
+/// The names of well-known drivers, and the arguments of their containers.
 pub(crate) const SIDECARS: [(&str, &[&str]); 6] = [
     (
         "nfs.csi.k8s.io",
@@ -64,7 +64,7 @@ pub(crate) const SIDECARS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What a pod's mounts do: the container's paths lead into the node's.
+/// As a pod's mounts do: the container's paths lead to the node's.
 fn mounted(node: &Node, argument: &str) -> String {
     let root = node.root().display();
     argument
@@ -76,7 +76,7 @@ fn mounted(node: &Node, argument: &str) -> String {
         .replace("/plugin/csi.sock", &format!("{root}/csi/csi.sock"))
 }
 
-/// csi.sock as the kubelet is told to see it.
+/// The path of csi.sock for the kubelet.
 pub(crate) fn endpoint<A: AsRef<str>>(line: &[A]) -> &str {
     line.iter()
         .map(|word| {
@@ -87,7 +87,7 @@ pub(crate) fn endpoint<A: AsRef<str>>(line: &[A]) -> &str {
         .unwrap()
 }
 
-/// Where the registration goes. In a pod /registration is mounted there.
+/// The directory of the registration socket. In a pod it is mounted at /registration.
 fn registration(node: &Node) -> Vec<String> {
     let mut flags = vec![format!(
         "--plugin-registration-path={}",
@@ -125,7 +125,7 @@ fn the_sidecars_of_well_known_drivers_start_unchanged_and_register() {
     }
 }
 
-/// The unit that this project is to replace: node-driver-registrar by hand, and `ln -s`.
+/// The unit that this project replaces: node-driver-registrar on the host, and `ln -s`.
 pub(crate) fn hand_run(node: &Node, id: &str) -> Vec<String> {
     let socket = node.csi_socket(id);
     let line = vec![
@@ -187,7 +187,7 @@ fn two_units_work_side_by_side_with_runtime_directories_of_their_own() {
             said.contains("a.test") && !said.contains("b.test"),
             "{said}"
         );
-        // A second one for the same driver is told who has it.
+        // A second unit for the same driver reports which process has it.
         let second = output(&hand_run(&node, "a.test"));
         assert_eq!(second.status.code(), Some(1));
         let said = String::from_utf8(second.stderr).unwrap();
@@ -215,7 +215,7 @@ fn without_a_runtime_directory_it_runs_without_state_and_says_so() {
     let runtime_dir = unit.runtime_dir();
     unit.stop();
     fs::remove_dir_all(&runtime_dir).unwrap();
-    // As good as a read-only file system: nobody can make the directory.
+    // As on a read-only file system: the directory cannot be created.
     fs::write(&runtime_dir, "").unwrap();
     let unit = Unit::start(&line, None, node.root().join("log"));
     unit.wait_log("running without state and control socket");
@@ -248,7 +248,7 @@ fn flags_win_over_a_file_that_is_named() {
 }
 
 #[test]
-fn the_probe_ends_at_once_and_the_version_is_told() {
+fn the_probe_ends_at_once_and_the_version_is_printed() {
     let probe = output(&[
         "--kubelet-registration-path=/var/lib/kubelet/plugins/x/csi.sock",
         "--mode=kubelet-registration-probe",
@@ -262,7 +262,7 @@ fn the_probe_ends_at_once_and_the_version_is_told() {
 }
 
 #[test]
-fn what_cannot_be_obeyed_is_a_usage_error() {
+fn a_flag_that_cannot_be_obeyed_is_a_usage_error() {
     for (line, words) in [
         (
             &["--csi-address=/c/csi.sock"][..],

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bed::scene::{NAME, SOON, is_nothing};
 use bed::{
-    Behaviour, FakeDriver, KubeletProcess, KubeletScene, Layout, Node, Registrar, Release,
-    Settings, Timing, View, eventually,
+    Behaviour, Container, FakeDriver, KubeletProcess, KubeletScene, Layout, Node, Registrar,
+    Release, Settings, Timing, eventually,
 };
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::PROGRAM;
 use crate::ndr::command_lines::{SIDECARS, endpoint as endpoint_of};
 use crate::ndr::unit::Unit;
 
-/// Where the kubelet's container has the host's storage directory.
+/// The host's storage directory in the kubelet's container.
 const STORAGE: &str = "/storage";
 
 /// A node whose kubelet runs in a container: its root directory is mounted at the same path, as
@@ -27,7 +27,7 @@ fn with_kubelet_in_container(keys: &str, table: &str) -> KubeletScene {
     let config = node.default_config(&[]);
     node.write_config(&format!("{config}{keys}\n[drivers.{NAME:?}]\n{table}\n"));
     let root = node.kubelet_root();
-    let view = View::new(node.root().join("container"))
+    let view = Container::new(node.root().join("container"))
         .mounted(&root, &root)
         .mounted(node.root().join("vdata/storage"), STORAGE);
     let driver = node.driver(NAME);
@@ -60,7 +60,7 @@ fn endpoint() -> String {
 
 #[test]
 fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let table = format!("endpoint = {:?}", endpoint());
@@ -69,7 +69,7 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
     scene.registrar.wait_phase(NAME, "registered", SOON);
     let (content, findings) = doctor(&scene);
     assert!(content, "{findings:#?}");
-    // A restart of ours is not noticed there, either.
+    // The kubelet does not notice a restart of the registrar there either.
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();
@@ -80,7 +80,7 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
 
 #[test]
 fn a_kubelet_that_does_not_see_our_paths_is_what_the_doctor_names_first() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let scene = with_kubelet_in_container("", "");
@@ -107,17 +107,17 @@ fn first_finding(scene: &KubeletScene) -> Value {
     findings[0].clone()
 }
 
-/// As a pod of a DaemonSet has it: the driver's directory and the kubelet's are mounted at the
-/// places that the sidecar has by default, and nothing on its command line is ours.
+/// As in a pod of a DaemonSet: the driver's directory and the kubelet's are mounted at the sidecar's
+/// default paths, and the command line is unchanged.
 #[test]
 fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     for (name, line) in SIDECARS {
         let node = Node::new();
         let root = node.kubelet_root();
-        let host = View::new(node.root().join("host")).mounted(&root, "/var/lib/kubelet");
+        let host = Container::new(node.root().join("host")).mounted(&root, "/var/lib/kubelet");
         let settings = Settings::new("/var/lib/kubelet", Release::V1_36);
         std::fs::create_dir_all(&root).unwrap();
         let kubelet = KubeletProcess::start_in(host, settings.with_timing(Timing::faster(10)));
@@ -130,7 +130,7 @@ fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths()
         } else {
             "/csi"
         };
-        let pod = View::new(node.root().join("pod"))
+        let pod = Container::new(node.root().join("pod"))
             .mounted(program.parent().unwrap(), "/image")
             .mounted(plugin.parent().unwrap(), inside)
             .mounted(root.join("plugins_registry"), "/registration");
@@ -144,8 +144,8 @@ fn the_sidecars_of_well_known_drivers_register_from_a_pod_with_their_own_paths()
     }
 }
 
-/// A pod without hostPID that has the driver's directory and the kubelet's, and nothing else of the
-/// node: neither the kubelet's process nor its start can be seen from there.
+/// A pod without hostPID that mounts only the driver's directory and the kubelet's: it sees neither the
+/// kubelet's process nor its start.
 struct Pod {
     kubelet: KubeletProcess,
     _driver: FakeDriver,
@@ -171,12 +171,12 @@ impl Pod {
         pod
     }
 
-    /// The container anew, with nothing left of what the last one wrote.
+    /// A new container, without the files of the last one.
     fn start(&mut self) {
         self.unit = None;
         let root = self.node.kubelet_root();
         let program = bed::registrar::chosen(PROGRAM);
-        let pod = View::new(self.node.root().join("pod"))
+        let pod = Container::new(self.node.root().join("pod"))
             .with_own_pids()
             .mounted(program.parent().unwrap(), "/image")
             .mounted(root.join("plugins/d"), "/csi")
@@ -189,16 +189,16 @@ impl Pod {
         self.unit = Some(Unit::spawn(command, self.node.root().join("log")));
     }
 
-    /// What the kubelet finds in its directory, by its own rules.
+    /// The file that the kubelet finds in its directory.
     fn is_link(&self) -> bool {
         self.node.link(NAME).is_symlink()
     }
 }
 
-/// A kubelet before 1.25 ignores links when it starts, and nothing tells a pod that it has started.
+/// A kubelet before 1.25 ignores links when it starts, and a pod cannot see that it has started.
 #[test]
 fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     let mut pod = Pod::registered(Release::V1_24);
@@ -211,7 +211,7 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
         let counts = pod.kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
     }
-    // What stands in the kubelet's directory is the socket itself, and follows it.
+    // The kubelet's directory has the socket itself in place of a link.
     let plain = || {
         let (link, socket) = (pod.node.link(NAME), pod.node.reg_socket(NAME));
         let inode = |path: &Path| {
@@ -224,14 +224,14 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
     std::fs::remove_file(pod.node.reg_socket(NAME)).unwrap();
     eventually("both are back", Duration::from_secs(10), plain);
     pod.kubelet.wait_registered(NAME, SOON);
-    // A link that somebody puts there would be lost at the kubelet's next start.
-    // It comes in one step: a place that is free for a moment would not stay free.
+    // The kubelet would ignore a link there at its next start.
+    // The test renames it into place: the registrar would take a path that is free for a moment.
     let staged = pod.node.kubelet_root().join("staged");
     std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), &staged).unwrap();
     std::fs::rename(&staged, pod.node.link(NAME)).unwrap();
     eventually("a socket again", Duration::from_secs(10), plain);
     pod.kubelet.wait_registered(NAME, SOON);
-    // The pod's own restart is one registration more, as with the program that it stands in for.
+    // A restart of the pod costs one registration, as with node-driver-registrar.
     let mark = pod.kubelet.mark();
     pod.start();
     let registered = || pod.kubelet.counts_since(mark).registrations;
@@ -246,10 +246,11 @@ fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
     assert!(is_nothing(&pod.node.link(NAME)) && is_nothing(&pod.node.reg_socket(NAME)));
 }
 
-/// One that follows links at its start keeps its link, over which our restarts go unseen.
+/// A kubelet that follows links at its start keeps its link, and does not see restarts of the
+/// registrar.
 #[test]
 fn a_newer_kubelet_that_a_pod_cannot_see_keeps_its_link() {
-    if !View::can_be_had() {
+    if !Container::can_be_had() {
         return;
     }
     for release in [Release::V1_35, Release::V1_36] {

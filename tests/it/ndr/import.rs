@@ -1,4 +1,4 @@
-//! `import-ndr`: what it prints registers the same driver in the same places.
+//! `import-ndr`: the configuration that it prints registers the same driver with the same paths.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use bed::{Behaviour, FakeDriver, Layout, Node, Registrar, Release, Settings, Tes
 use crate::PROGRAM;
 use crate::ndr::unit::output;
 
-/// node-driver-registrar by hand, as this project found it.
+/// A unit that runs node-driver-registrar on the host.
 fn unit(node: &Node) -> String {
     let socket = node.csi_socket(NAME);
     let mut unit = format!(

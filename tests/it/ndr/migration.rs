@@ -7,13 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bed::kubelet::{Event, Mark};
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, QUIET, SOON};
 use bed::{Behaviour, FakeDriver, Release, Scene, Sidecar, TestKubelet, eventually};
 
 use crate::setup;
-
-/// Longer than the registrar waits before its first announcement.
-const QUIET: Duration = Duration::from_millis(3700);
 
 /// A node on which the driver runs twice: in a pod with its sidecar, and on the host.
 struct Move {
@@ -55,7 +52,7 @@ impl Move {
         });
     }
 
-    /// What the kubelet did since the mark, when nothing has happened for long enough.
+    /// The kubelet's steps since the mark, after it has been quiet for long enough.
     fn steps(&self, mark: Mark) -> Vec<Step> {
         let wanted = |event: &Event| {
             matches!(
@@ -108,19 +105,19 @@ fn from_a_sidecar_to_the_host_and_back_costs_one_change_each_way() {
         let mut it = Move::begin(release, "");
         let sidecar = it.sidecar();
         it.wait_endpoint(it.pod.path().to_owned());
-        // The registrar comes, and stands back while the sidecar serves.
+        // The registrar starts, and waits while the sidecar serves the driver.
         let mark = it.kubelet.mark();
         it.scene.registrar.start();
         let status = it.scene.phase(NAME, "conflict");
         assert!(status.reason.unwrap().contains("pid"));
         assert_eq!(it.steps(mark), []);
-        // The pod goes.
+        // The pod is removed.
         let mark = it.kubelet.mark();
         sidecar.stop();
         it.wait_endpoint(it.scene.node.csi_socket(NAME));
         it.scene.phase(NAME, "registered");
         assert_eq!(it.steps(mark), [Step::Deregistered, it.hosts()]);
-        // Back: the driver is withdrawn, and the pod comes.
+        // Back: the operator withdraws the driver, and the pod starts.
         let mark = it.kubelet.mark();
         it.scene.registrar.succeed(&["withdraw", NAME]);
         it.kubelet.wait_deregistered(NAME, SOON);
@@ -159,7 +156,8 @@ fn a_take_over_costs_one_change_and_the_sidecars_end_another() {
     it.wait_endpoint(it.scene.node.csi_socket(NAME));
     it.scene.phase(NAME, "registered");
     assert_eq!(it.steps(mark), [Step::Deregistered, it.hosts()]);
-    // It removes what is at its place, which is our link; that is put back.
+    // On its end the sidecar removes the file at its path, which is the registrar's link; the registrar
+    // puts it back.
     let mark = it.kubelet.mark();
     sidecar.stop();
     it.scene
@@ -169,8 +167,8 @@ fn a_take_over_costs_one_change_and_the_sidecars_end_another() {
     assert_eq!(it.steps(mark), [Step::Deregistered, it.hosts()]);
 }
 
-/// node-driver-registrar by hand: its socket is at our socket's place, and the link is the one
-/// that we would make.
+/// node-driver-registrar on the host: its socket has the path of the registrar's socket, and its link
+/// is the one that the registrar would create.
 #[test]
 fn from_a_hand_run_unit_to_the_registrar_and_back_costs_one_change_each_way() {
     for_each_release(|release| {
@@ -184,7 +182,7 @@ fn from_a_hand_run_unit_to_the_registrar_and_back_costs_one_change_each_way() {
         let mark = it.kubelet.mark();
         it.scene.registrar.start();
         it.scene.phase(NAME, "conflict");
-        // Neither the driver's restart nor ours takes the link from the unit.
+        // Neither a restart of the driver nor of the registrar takes the link from the unit.
         it.host.stop();
         it.scene.phase(NAME, "waiting-for-driver");
         it.host.restart(Behaviour::named(NAME));
@@ -197,7 +195,7 @@ fn from_a_hand_run_unit_to_the_registrar_and_back_costs_one_change_each_way() {
         unit.stop();
         it.scene.phase(NAME, "registered");
         assert_eq!(it.steps(mark), [Step::Deregistered, it.hosts()]);
-        // Back: our stop takes the link away, and the unit makes it anew.
+        // Back: the registrar's stop removes the link, and the unit creates it again.
         let mark = it.kubelet.mark();
         assert!(it.scene.registrar.stop().success());
         it.kubelet.wait_deregistered(NAME, SOON);

@@ -1,4 +1,4 @@
-//! Units that share the directories, each with a driver and a state of its own.
+//! Units that share the directories, each with its own driver and state.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use bed::{Behaviour, FakeDriver, Layout, Node};
 use crate::ndr::command_lines::hand_run;
 use crate::ndr::unit::Unit;
 
-/// Starts the unit of one driver, with a runtime directory that it finds again.
+/// Starts the unit of one driver, with the same runtime directory each time.
 fn start(node: &Node, id: &str) -> Unit {
     let runtime_dir = node.root().join(format!("run-{id}"));
     let log = node.root().join(format!("log-{id}"));
@@ -26,7 +26,7 @@ fn a_unit_that_starts_leaves_a_neighbour_alone_that_is_down_for_a_moment() {
         let neighbour = start(&node, "a.test");
         kubelet.wait_registered("a.test", SOON);
         neighbour.wait_log("a.test: registered");
-        // It is killed, and what it serves stands without anybody behind it.
+        // The unit is killed, and its socket stays without a process behind it.
         drop(neighbour);
         let mark = kubelet.mark();
         let unit = start(&node, "b.test");

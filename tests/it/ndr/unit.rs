@@ -1,4 +1,4 @@
-//! The binary under a command line of the test's own, as a unit or a container has it.
+//! The binary with a command line of node-driver-registrar, as a unit or a container runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) fn output<A: AsRef<str>>(arguments: &[A]) -> Output {
 }
 
 impl Unit {
-    /// Starts it with a runtime directory, which systemd would have named, or without.
+    /// Starts it with or without a runtime directory, which systemd would name.
     pub(crate) fn start<A: AsRef<str>>(
         arguments: &[A],
         runtime_dir: Option<&Path>,
@@ -46,7 +46,7 @@ impl Unit {
         Unit::spawn(command, log)
     }
 
-    /// Starts what the test has put together itself.
+    /// Starts a command that the test has built itself.
     pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Unit {
         // Lines of an earlier unit would answer wait_log.
         fs::write(&log, "").unwrap();
@@ -79,7 +79,8 @@ impl Unit {
         rest.split('"').next().unwrap().into()
     }
 
-    /// The process itself. In a pid namespace of its own it is the child of the one that made that.
+    /// The process itself. In its own pid namespace it is the child of the process that created the
+    /// namespace.
     fn leader(&self) -> u32 {
         let pid = self.process.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();

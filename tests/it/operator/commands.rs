@@ -1,4 +1,4 @@
-//! The command line: what it prints, and its exit codes.
+//! The command line: its output and its exit codes.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -299,7 +299,7 @@ fn wait_outlives_a_restart_of_the_daemon() {
 }
 
 #[test]
-fn a_daemon_that_hangs_is_told_from_one_that_is_not_there() {
+fn a_hanging_daemon_and_a_missing_daemon_have_different_errors() {
     let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     scene.registrar.signal(Signal::SIGSTOP);

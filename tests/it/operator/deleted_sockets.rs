@@ -1,4 +1,4 @@
-//! Who deletes a socket, or frees a port, tells nobody: the slow look at everything sees it.
+//! A deleted socket or a freed port causes no event: the resync finds it.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -11,8 +11,8 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use crate::http_client::wait_code;
 use crate::setup;
 
-/// A registrar that looks at everything each second, and not each half minute: it has to give signs
-/// of life as often.
+/// A registrar that resyncs each second, and not each half minute, because it has to feed a watchdog of
+/// 2 s.
 fn started(listen: impl Fn(&Scene) -> String) -> (Scene, NotifySocket) {
     let mut scene = setup().set();
     let notify = NotifySocket::bind(scene.node.root().join("notify"));
@@ -27,7 +27,7 @@ fn started(listen: impl Fn(&Scene) -> String) -> (Scene, NotifySocket) {
 }
 
 #[test]
-fn a_control_socket_that_was_deleted_is_made_anew() {
+fn a_deleted_control_socket_is_recreated() {
     let (scene, _notify) = started(|_| String::new());
     let socket = scene.node.runtime_dir().join("control.sock");
     for _ in 0..2 {
@@ -38,11 +38,11 @@ fn a_control_socket_that_was_deleted_is_made_anew() {
 }
 
 #[test]
-fn a_control_socket_that_cannot_be_made_anew_is_told_of_once() {
+fn a_control_socket_that_cannot_be_recreated_is_reported_once() {
     let (mut scene, notify) = started(|_| String::new());
     let runtime = scene.node.runtime_dir();
     let aside = runtime.with_extension("aside");
-    // Without the file in its way the directory would be made again.
+    // Without the file in its way, the daemon would create the directory again.
     fs::write(&aside, "in the way").unwrap();
     exchange(&runtime, &aside);
     let signs = notify.count("WATCHDOG=1");
@@ -60,14 +60,14 @@ fn a_control_socket_that_cannot_be_made_anew_is_told_of_once() {
     });
 }
 
-/// Gives each of two files the other's name, so that neither is missing in between.
+/// Exchanges two files, so that neither is missing in between.
 fn exchange(one: &Path, other: &Path) {
     let flags = RenameFlags::RENAME_EXCHANGE;
     renameat2(AT_FDCWD, one, AT_FDCWD, other, flags).unwrap();
 }
 
 #[test]
-fn an_http_socket_that_was_deleted_is_made_anew() {
+fn a_deleted_http_socket_is_recreated() {
     let (scene, _notify) = started(|scene| format!("unix:{}", scene.http().display()));
     wait_code(&scene.http(), "/healthz", 200);
     fs::remove_file(scene.http()).unwrap();

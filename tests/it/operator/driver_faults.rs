@@ -1,4 +1,4 @@
-//! Every fault of a driver in one table: what status, doctor and inspect say about it.
+//! Every fault of a driver in one table, with the words of status, doctor and inspect.
 
 use bed::driver::{Answer, Call, Listening};
 use bed::scene::{NAME, OTHER, SOON, is_nothing};
@@ -14,7 +14,7 @@ const QUICK: &str =
 
 /// A fault, and the words that name it.
 struct Fault {
-    /// What the driver does.
+    /// How the driver behaves.
     driver: Behaviour,
     /// In the reason of `status`, with the phase waiting-for-driver.
     reason: &'static str,
@@ -25,7 +25,7 @@ struct Fault {
 
 /// The doctor's finding.
 enum Finding {
-    /// The first one, with its check and its words.
+    /// The first finding, with its check and its words.
     Fault(&'static str, &'static str),
     /// Among others, with its check.
     Warning(&'static str),

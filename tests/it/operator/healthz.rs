@@ -1,4 +1,4 @@
-//! /healthz as the livenessProbe of a node-driver-registrar asks for it.
+//! /healthz as the livenessProbe of a node-driver-registrar uses it.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use bed::{Behaviour, FakeDriver, Layout, Node, eventually};
 use crate::ndr::command_lines::hand_run;
 use crate::ndr::unit::Unit;
 
-/// The whole answer, waiting for somebody to listen.
+/// The whole answer, once the daemon listens.
 fn ask(address: IpAddr, port: u16) -> String {
     let mut stream = eventually("http is served", SOON, || {
         TcpStream::connect((address, port))
@@ -21,7 +21,7 @@ fn ask(address: IpAddr, port: u16) -> String {
     answer
 }
 
-/// The address of a pod may be of either kind.
+/// A pod has an IPv4 or an IPv6 address.
 #[track_caller]
 fn assert_ok(port: u16) {
     let mut addresses = vec![IpAddr::from(Ipv4Addr::LOCALHOST)];
@@ -43,13 +43,13 @@ fn healthz_is_ok_while_the_socket_is_served_and_while_the_driver_is_away() {
         let port = bed::free_port();
         let mut line = hand_run(&node, "a");
         if flag == "--health-port=" {
-            // Empty is as good as not given.
+            // An empty value counts as not given.
             line.push("--http-endpoint=".to_owned());
         }
         line.push(format!("{flag}{port}"));
         let unit = Unit::start(&line, Some(&node.runtime_dir()), node.root().join("log"));
-        // A node-driver-registrar does not listen before its driver is there, and is restarted for
-        // that; who waits is well.
+        // node-driver-registrar does not listen before its driver runs, so its pod is restarted. The
+        // registrar is healthy while it waits.
         assert_ok(port);
         let mut driver =
             FakeDriver::start_in_new_directory(node.csi_socket("a"), Behaviour::named("a.test"));
@@ -72,7 +72,7 @@ fn healthz_is_not_ok_while_the_driver_answers_and_its_socket_cannot_be_served() 
         hand_run(&node, "a"),
         vec![format!("--http-endpoint=localhost:{port}")],
     ];
-    // Nothing can be served below a file.
+    // No socket can be bound below a file.
     let registry = node.registry_dir();
     std::fs::create_dir_all(registry.parent().unwrap()).unwrap();
     std::fs::write(&registry, "").unwrap();

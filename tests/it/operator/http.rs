@@ -1,4 +1,4 @@
-//! HTTP: each path, on both kinds of socket, and what becomes of the daemon when it cannot listen.
+//! HTTP: each path, on TCP and Unix sockets, and the daemon when it cannot listen.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -16,7 +16,7 @@ use crate::http_client::{PATIENCE, ask, get, read, wait_code};
 use crate::setup;
 
 #[test]
-fn ready_follows_the_drivers_and_says_who_is_missing() {
+fn ready_follows_the_drivers_and_names_the_missing_ones() {
     let scene = setup().http().started();
     let why = wait_code(&scene.http(), "/readyz", 503);
     assert!(
@@ -98,7 +98,7 @@ fn only_reading_is_answered_and_only_on_known_paths() {
 }
 
 #[test]
-fn everybody_on_the_node_may_read_the_socket_and_it_goes_with_the_daemon() {
+fn every_user_may_read_the_socket_and_it_is_removed_with_the_daemon() {
     let mut scene = setup().http().started();
     wait_code(&scene.http(), "/healthz", 200);
     let mode = fs::metadata(scene.http()).unwrap().permissions().mode();
@@ -196,7 +196,7 @@ fn a_head_that_never_ends_or_is_too_long_is_cut_off() {
     let long = format!("GET / HTTP/1.1\r\nX: {}\r\n", "x".repeat(30_000));
     let mut stream = UnixStream::connect(scene.http()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The daemon may hang up before all of it is written.
+    // The daemon may close the connection before the client has written everything.
     match stream.write_all(long.as_bytes()) {
         Ok(()) | Err(_) => {}
     }
@@ -212,8 +212,7 @@ fn a_head_that_never_ends_or_is_too_long_is_cut_off() {
     is_cut_off(slow, &[408]);
 }
 
-/// The daemon answers with one of these codes, or hangs up without a word. That nothing comes at all
-/// is no answer.
+/// The daemon answers with one of these codes, or closes the connection. A timeout is a failure.
 #[track_caller]
 fn is_cut_off(mut stream: UnixStream, codes: &[u16]) {
     match read(&mut stream) {

@@ -1,5 +1,5 @@
-//! A journal that takes no lines. The registrar is shown a socket of the test's under journald's name,
-//! which takes root.
+//! A journald that reads no messages. The test binds its own socket to journald's path, which needs
+//! root.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -11,10 +11,10 @@ use bed::{Registrar, is_root};
 
 use crate::{PROGRAM, setup};
 
-/// More lines at the start than any queue for them holds.
+/// Each driver logs at the start: more lines than the queue holds.
 const DRIVERS: usize = 1500;
 
-/// Journald, whose process the test is.
+/// journald, played by the test.
 struct Journal {
     socket: UnixDatagram,
     lines: Vec<String>,
@@ -32,7 +32,7 @@ impl Journal {
         }
     }
 
-    /// Takes lines until one has these words.
+    /// Reads lines until one has these words.
     #[track_caller]
     fn read_until(&mut self, words: &str) {
         let mut datagram = vec![0; 1 << 16];
@@ -52,7 +52,7 @@ impl Journal {
 }
 
 #[test]
-fn a_journal_that_takes_no_lines_holds_nobody_up_and_is_told_once_how_many_it_missed() {
+fn a_blocked_journal_delays_nothing_and_gets_the_number_of_lost_lines_once() {
     if !is_root("bind a directory over the journal's") {
         return;
     }

@@ -49,7 +49,7 @@ fn the_landing_page_is_shown_in_light_and_in_dark() {
     assert_ne!(dark, light, "dark looks like light");
 }
 
-/// Without scripts, pictures and fonts there is nothing to fetch from anywhere.
+/// The page has no scripts, pictures or fonts, so a browser fetches nothing else.
 #[test]
 fn the_landing_page_needs_nothing_from_elsewhere() {
     let scene = setup().http().started();

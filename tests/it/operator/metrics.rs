@@ -5,12 +5,12 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{Scene, Stranger, eventually, has_program, stderr};
+use bed::{RawListener, Scene, eventually, has_program, stderr};
 
 use crate::http_client::get;
 use crate::setup;
 
-/// Every metric that there is.
+/// Every metric.
 pub(crate) const NAMES: [&str; 12] = [
     "csi_sidecar_operations_seconds",
     "nsdr_build_info",
@@ -95,7 +95,7 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
     );
 }
 
-/// The kubelet notices nothing of it.
+/// The kubelet does not notice the fight.
 #[test]
 fn a_fight_over_the_socket_is_no_registration() {
     let scene = setup().http().started();
@@ -103,7 +103,7 @@ fn a_fight_over_the_socket_is_no_registration() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     let socket = scene.node.reg_socket(NAME);
-    let stranger = Stranger::instead(&socket);
+    let stranger = RawListener::instead(&socket);
     scene.phase(NAME, "conflict");
     drop(stranger);
     scene.phase(NAME, "registered");
@@ -143,8 +143,8 @@ fn promtool_accepts_the_metrics() {
     assert_eq!(stderr(&output), "");
 }
 
-/// The goal for the whole is the benchmark's to judge; most of it are pages of the program that come
-/// and go with what the kernel reads ahead.
+/// The benchmark judges the whole memory; most of it is pages of the program that the kernel reads
+/// ahead.
 #[test]
 fn being_scraped_does_not_make_the_daemon_larger_each_time() {
     let scene = setup().http().started();

@@ -1,4 +1,5 @@
-//! What watches a fleet: the alert rules, the dashboard, and a Prometheus that reads both us and them.
+//! Monitoring of a fleet: the alert rules, the dashboard, and a Prometheus that scrapes the daemon and
+//! loads the rules.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -91,7 +92,7 @@ fn every_query_of_the_dashboard_and_of_the_alerts_is_about_metrics_that_exist() 
             assert!(!is_name || labels.contains(key), "{key} in {query}");
         }
     }
-    // What nobody looks at need not be measured.
+    // Every metric is used by an alert or by the dashboard.
     for name in NAMES {
         assert!(asked.contains(name), "nobody asks for {name}");
     }

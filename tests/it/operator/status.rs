@@ -1,4 +1,4 @@
-//! `status` and `status --watch` where there is no terminal.
+//! `status` and `status --watch` without a terminal.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -70,7 +70,7 @@ fn watching_as_json_is_one_object_a_line() {
     let mut lines = BufReader::new(child.stdout()).lines();
     bed::Status::parse(lines.next().unwrap().unwrap().as_bytes());
     let _driver = scene.node.driver(NAME);
-    // A line of its own may say that the directory is there, and the socket is not yet.
+    // An extra line may say that the directory exists and the socket does not yet.
     let phase = lines
         .map(|line| bed::Status::parse(line.unwrap().as_bytes()))
         .map(|status| status.driver(NAME).unwrap().phase.clone())

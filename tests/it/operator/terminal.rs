@@ -1,4 +1,4 @@
-//! What people read in a real terminal, which tmux is.
+//! The output in a real terminal, which tmux provides.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -9,13 +9,13 @@ use bed::{Behaviour, FakeDriver, Scene, eventually, has_program, stdout};
 
 use crate::setup;
 
-/// A tmux server of its own, ended when it is dropped.
+/// A separate tmux server, which ends when this is dropped.
 struct Tmux {
     socket: String,
 }
 
 impl Tmux {
-    /// On a socket that no other has had: a server that is still ending takes the next one along.
+    /// On a new socket: a server that is still ending would end the next one on the same socket too.
     fn start(scene: &Scene, command: &str) -> Tmux {
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let name = format!("tmux-{}", STARTED.fetch_add(1, Ordering::Relaxed));
@@ -37,7 +37,7 @@ impl Tmux {
             .unwrap()
     }
 
-    /// What is on the screen; with `-e`, with its colours.
+    /// The text on the screen; with `-e`, with its colours.
     fn screen(&self, more: &[&str]) -> String {
         let mut arguments = vec!["capture-pane", "-p"];
         arguments.extend(more);
@@ -49,7 +49,7 @@ impl Tmux {
         self.wait_on(&[], words)
     }
 
-    /// With what the terminal itself has broken at its edge joined again, as by its clipboard.
+    /// The same, with lines joined that the terminal wrapped at its edge, as its clipboard does.
     #[track_caller]
     fn wait_joined(&self, words: &str) -> String {
         self.wait_on(&["-J"], words)

@@ -1,4 +1,5 @@
-//! Announcing again: never into a call, never into a kubelet's own retry, until it helps.
+//! Announcing again: never during a call or a kubelet's own retry, and until the kubelet has registered
+//! the driver.
 
 use std::time::Duration;
 
@@ -33,8 +34,8 @@ fn a_call_in_progress_is_never_interrupted() {
     });
 }
 
-/// A kubelet that closes the connection after GetInfo is at work all the same, once it is known to do
-/// so.
+/// A kubelet that closes its connection after GetInfo may still be registering the driver. The
+/// registrar remembers that this kubelet does so.
 #[test]
 fn a_kubelet_that_speaks_on_a_connection_of_its_own_is_heard_and_not_interrupted() {
     for_each_release(|release| {
@@ -61,7 +62,7 @@ fn a_kubelet_that_speaks_on_a_connection_of_its_own_is_heard_and_not_interrupted
             .fault(|faults| faults.delay_after_get_info = Duration::ZERO);
         scene.ends_registered(mark, 1, 1);
         assert_eq!(identity(&scene.link()), link);
-        // Its no counts as well.
+        // Its refusal on such a connection counts as well.
         scene
             .kubelet
             .fault(|faults| faults.refuse = Some("not today".to_owned()));
@@ -84,7 +85,8 @@ fn an_announcement_by_hand_waits_for_the_end_of_a_call() {
     let link = identity(&scene.link());
     scene.registrar.succeed(&["reannounce", NAME]);
     eventually("announced", SOON, || identity(&scene.link()) != link);
-    // It comes seconds before the end of the call, or after it; the ledger may be a moment late.
+    // A premature announcement comes seconds before the end of the call; the ledger may lag by a
+    // moment.
     let late = Duration::from_secs(1);
     scene
         .kubelet
@@ -119,8 +121,8 @@ fn a_driver_that_changes_during_a_call_is_registered_as_it_is_in_the_end() {
     });
 }
 
-/// The kubelet has asked the driver and written down its node id when the driver comes back as
-/// another; only then does it say that the driver is registered.
+/// The driver comes back with another node id after the kubelet has asked it and written the old node
+/// id, and before the kubelet calls Notify.
 #[test]
 fn a_driver_that_changes_while_the_kubelet_writes_is_announced_again() {
     for_each_release(|release| {
@@ -148,8 +150,8 @@ fn a_driver_that_changes_while_the_kubelet_writes_is_announced_again() {
 }
 
 #[test]
-fn a_kubelet_that_comes_back_by_itself_is_not_disturbed() {
-    // Validation is tried again by every release; what fails later, from 1.36 on.
+fn a_kubelet_that_retries_by_itself_is_not_disturbed() {
+    // Every release retries a failed validation; releases from 1.36 on also retry later failures.
     for_each_release(|release| {
         // Half a second, doubling, as a real kubelet has it.
         let mut scene = setup()
@@ -219,7 +221,7 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
             !exists(&scene.link())
         });
     }
-    // Nor does a driver that comes back undo it.
+    // A driver that comes back does not undo it either.
     scene.driver.restart(Behaviour::named(NAME));
     scene.wait_phase("withdrawn");
     scene.kubelet.restart();
@@ -229,9 +231,9 @@ fn a_withdrawal_by_hand_survives_our_restart_and_our_crash() {
     scene.ends_registered(mark, 1, 0);
 }
 
-/// A kubelet from 1.36 on takes the driver off the node when its word gets no answer.
+/// A kubelet from 1.36 on de-registers the driver when its Notify gets no answer.
 #[test]
-fn a_kubelets_word_in_our_last_moments_is_answered_and_kept() {
+fn a_notify_during_the_stop_is_answered_and_saved() {
     for_each_release(|release| {
         let mut scene = setup().more(KEEP).kubelet(release).set();
         let delay = Duration::from_millis(100);

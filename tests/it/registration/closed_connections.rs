@@ -1,5 +1,5 @@
-//! A driver whose server ends idle or old connections, as gRPC servers can be told to: it is there
-//! all the time, and nothing happens to its link.
+//! A driver whose server closes idle or old connections, as gRPC servers can be configured to: the
+//! driver runs all the time, and its link stays.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use bed::{Behaviour, FakeDriver, Scene, eventually, identity};
 use crate::setup;
 
 const SHORT: Duration = Duration::from_millis(100);
-/// Connections that are ended one after the other.
+/// Connections that the server closes one after the other.
 const ROUNDS: usize = 6;
 
 const WAYS: [Closing; 3] = [
@@ -28,7 +28,7 @@ fn wait_rounds(driver: &FakeDriver) {
     });
 }
 
-/// Nobody was told that the driver went, for it did not.
+/// The log does not say that the driver went away, because it did not.
 #[track_caller]
 fn is_unheard_of(scene: &Scene) {
     let logs = scene.registrar.logs();
@@ -38,7 +38,7 @@ fn is_unheard_of(scene: &Scene) {
 }
 
 #[test]
-fn a_server_that_ends_connections_keeps_its_link_while_no_kubelet_is_there() {
+fn a_server_that_closes_connections_keeps_its_link_without_a_kubelet() {
     for closing in WAYS {
         let scene = setup().started();
         let driver = scene
@@ -55,7 +55,7 @@ fn a_server_that_ends_connections_keeps_its_link_while_no_kubelet_is_there() {
 }
 
 #[test]
-fn a_server_that_ends_connections_stays_registered_and_nobody_hears_of_it() {
+fn a_server_that_closes_connections_stays_registered_and_the_log_is_quiet() {
     for closing in WAYS {
         let scene = setup().started();
         let kubelet = scene.node.kubelet();
@@ -73,7 +73,7 @@ fn a_server_that_ends_connections_stays_registered_and_nobody_hears_of_it() {
 }
 
 #[test]
-fn a_server_that_ends_connections_at_once_is_not_asked_at_full_speed() {
+fn a_server_that_closes_connections_at_once_is_not_asked_at_full_speed() {
     let scene = setup().started();
     let closing = Closing::IdleUnsaid(Duration::from_millis(1));
     let driver = scene
@@ -88,7 +88,7 @@ fn a_server_that_ends_connections_at_once_is_not_asked_at_full_speed() {
 }
 
 #[test]
-fn a_driver_that_dies_after_its_server_has_ended_connections_is_missed() {
+fn a_driver_that_dies_after_its_server_has_closed_connections_is_noticed() {
     let scene = setup().started();
     let closing = Behaviour::named(NAME).closing(Closing::Idle(SHORT));
     let mut driver = scene.node.behaving(NAME, closing.clone());

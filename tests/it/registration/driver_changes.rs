@@ -1,4 +1,4 @@
-//! A driver that changes: what the cluster hears, and what is only shown.
+//! A driver that changes: which changes reach the cluster, and which only the status shows.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use bed::{Behaviour, Release, eventually, stays};
 use crate::setup;
 
 /// Longer than the kubelet takes to notice anything.
-const A_WHILE: Duration = Duration::from_secs(2);
+const KUBELET_ROUNDS: Duration = Duration::from_secs(2);
 
 fn with_limit(max_volumes: i64) -> Behaviour {
     Behaviour {
@@ -25,7 +25,7 @@ fn on_node(node_id: &str) -> Behaviour {
     }
 }
 
-/// What makes the registrar ask a driver that has run on.
+/// An event after which the registrar asks a driver that did not restart.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     OurRestart,
@@ -50,11 +50,11 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
             let words =
                 format!("a volume limit of {limit}, and was registered with no volume limit");
             scene.wait_reason(&words);
-            stays("registered", A_WHILE, || {
+            stays("registered", KUBELET_ROUNDS, || {
                 scene.kubelet.counts_since(mark) == Counts::default()
             });
         }
-        // When it comes back with that limit, the cluster hears of it.
+        // When the driver restarts with that limit, the cluster gets it.
         scene.driver.restart(with_limit(7));
         eventually("announced", SOON, || {
             scene.kubelet.counts_since(mark).registrations == 1
@@ -66,9 +66,9 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
     });
 }
 
-/// It would go on for as long as the driver does.
+/// Without a pace, each restart of the driver would cost the cluster a registration.
 #[test]
-fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_then_paced() {
+fn a_driver_that_changes_its_node_id_all_the_time_is_announced_once_and_then_paced() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let mark = scene.kubelet.mark();
     scene.driver.restart(on_node("node-2"));
@@ -85,7 +85,7 @@ fn a_driver_that_comes_back_as_another_node_all_the_time_is_announced_once_and_t
     }
     let counts = scene.settled(mark);
     assert_eq!((counts.registrations, counts.deregistrations), (1, 1));
-    // Whoever cannot wait for a minute says so.
+    // An operator who cannot wait for a minute runs reannounce.
     scene.registrar.succeed(&["reannounce", NAME]);
     eventually("the last word", SOON, || {
         scene

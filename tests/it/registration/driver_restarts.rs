@@ -1,4 +1,4 @@
-//! The driver goes and comes: as it was, as another, or not at all.
+//! The driver stops and comes back: unchanged, changed, or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn a_driver_that_is_back_before_withdraw_after_is_not_withdrawn() {
 }
 
 #[test]
-fn the_link_goes_when_the_kubelet_ends_while_the_driver_is_down() {
+fn the_link_is_removed_when_the_kubelet_ends_while_the_driver_is_down() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     scene.lose_driver();
     assert!(exists(&scene.link()), "kept for the kubelet that runs");
@@ -49,7 +49,7 @@ fn the_link_goes_when_the_kubelet_ends_while_the_driver_is_down() {
     scene.wait_phase("waiting-for-driver");
 }
 
-/// What the cluster has to hear of.
+/// A change that the cluster must get.
 #[derive(Clone, Copy, Debug)]
 enum News {
     NodeId,
@@ -59,7 +59,7 @@ enum News {
 }
 
 #[test]
-fn a_driver_that_comes_back_as_another_is_announced_once() {
+fn a_driver_that_restarts_with_changes_is_announced_once() {
     let news = [News::NodeId, News::Limit, News::MoreKeys, News::FewerKeys];
     for_each(&news, |news| {
         let known = Behaviour::named(NAME).with_topology("zone", "a");
@@ -88,7 +88,7 @@ fn a_driver_that_comes_back_as_another_is_announced_once() {
 }
 
 #[test]
-fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
+fn a_driver_that_changed_while_the_registrar_was_down_is_announced_once() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_35).registered();
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
@@ -104,12 +104,12 @@ fn a_driver_that_became_another_while_we_were_down_is_announced_once() {
 }
 
 #[test]
-fn under_another_name_the_old_link_goes_and_two_seconds_later_the_new_one_comes() {
-    const OTHER: &str = "other.csi.paas.cucloud";
+fn under_another_name_the_new_link_comes_two_seconds_after_the_old_link_is_removed() {
+    const RENAMED: &str = "other.csi.paas.cucloud";
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).registered();
-        let (old, new) = (scene.link(), scene.node.link(OTHER));
-        scene.driver.restart(Behaviour::named(OTHER));
+        let (old, new) = (scene.link(), scene.node.link(RENAMED));
+        scene.driver.restart(Behaviour::named(RENAMED));
         // A late look makes the gap longer, never shorter.
         let mut there = Instant::now();
         eventually("the old link goes", SOON, || {
@@ -122,9 +122,9 @@ fn under_another_name_the_old_link_goes_and_two_seconds_later_the_new_one_comes(
         eventually("the new link comes", SOON, || exists(&new));
         let gap = there.elapsed();
         assert!(gap >= Duration::from_secs(2), "{gap:?}");
-        scene.kubelet.wait_registered(OTHER, SOON);
+        scene.kubelet.wait_registered(RENAMED, SOON);
         let driver = scene.wait_phase("registered");
-        assert_eq!(driver.name.as_deref(), Some(OTHER));
+        assert_eq!(driver.name.as_deref(), Some(RENAMED));
         assert!(!scene.kubelet.registered().contains_key(NAME));
         assert!(!exists(&scene.node.reg_socket(NAME)));
         assert!(!exists(&old));

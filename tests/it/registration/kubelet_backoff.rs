@@ -1,4 +1,4 @@
-//! A link that was dead while the kubelet looked: a fresh name gets past the kubelet's back-off.
+//! A link that was dead when the kubelet dialled it: a fresh name avoids the kubelet's back-off.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use bed::{KubeletScene, Release, Timing, eventually};
 
 use crate::setup;
 
-/// Links that somebody serves, in the kubelet's directory.
+/// Links in the kubelet's directory on which a process listens.
 fn live_links(scene: &KubeletScene) -> Vec<String> {
     let entries = fs::read_dir(scene.node.kubelet_registry_dir()).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -24,7 +24,7 @@ fn live_links(scene: &KubeletScene) -> Vec<String> {
 #[test]
 fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
     for_each(&[Release::V1_35, Release::V1_36], |release| {
-        // One failed dial, and the path is not looked at again for a minute.
+        // After one failed dial the kubelet ignores the path for a minute.
         let impatient = Timing {
             dial_timeout: Duration::from_millis(100),
             backoff_initial: Duration::from_secs(60),
@@ -50,14 +50,15 @@ fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
         scene.ends_registered(mark, 1, 0);
         assert_eq!(live_links(&scene), [format!("{NAME}_1-reg.sock")]);
 
-        // A restart of ours finds the fresh name again.
+        // A restart of the registrar keeps the fresh name.
         let held = scene.kubelet.mark();
         scene.registrar.kill9();
         scene.registrar.start();
         scene.ends_registered(held, 0, 0);
         assert_eq!(live_links(&scene), [format!("{NAME}_1-reg.sock")]);
 
-        // A kubelet that asks before we heard of the other's end would keep the fresh name.
+        // A kubelet that calls before the registrar knows of the other kubelet's end would keep the
+        // fresh name.
         let mark = scene.kubelet.mark();
         scene.kubelet.kill9();
         scene.wait_phase("waiting-for-kubelet");
@@ -68,7 +69,7 @@ fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
 }
 
 #[test]
-fn a_kubelet_that_ignored_the_dead_link_is_told_under_the_plain_name() {
+fn a_kubelet_that_ignored_the_dead_link_gets_the_plain_name() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_24).registered();
     scene.registrar.kill9();
     let mark = scene.kubelet.mark();
@@ -79,7 +80,7 @@ fn a_kubelet_that_ignored_the_dead_link_is_told_under_the_plain_name() {
 }
 
 #[test]
-fn a_link_that_dangled_when_the_kubelet_looked_is_made_again() {
+fn a_link_that_dangled_when_the_kubelet_looked_is_recreated() {
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).registered();
         scene.registrar.kill9();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bed::kubelet::Event;
 use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, nothing_since};
-use bed::{Behaviour, Stranger, eventually, identity};
+use bed::{Behaviour, RawListener, eventually, identity};
 
 use crate::setup;
 
@@ -22,7 +22,7 @@ fn every_driver_is_registered_by_itself() {
             kubelet.wait_registered(id, SOON);
             scene.phase(id, "registered");
         }
-        // One goes; the cluster hears nothing of it, nor of the others.
+        // When one driver stops, the cluster sees no change, neither for it nor for the others.
         let mark = kubelet.mark();
         drivers.pop().unwrap().stop();
         scene.reason(&ids[4], "registered", "registration retained");
@@ -59,7 +59,7 @@ fn of_two_drivers_with_one_name_the_second_waits_and_takes_over_when_the_first_i
 }
 
 #[test]
-fn a_registered_driver_that_goes_leaves_its_name_to_one_that_answers() {
+fn a_registered_driver_that_stops_leaves_its_name_to_a_driver_that_answers() {
     in_both_layouts(|layout| {
         let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let kubelet = scene.node.kubelet();
@@ -81,7 +81,7 @@ fn a_registered_driver_that_goes_leaves_its_name_to_one_that_answers() {
     });
 }
 
-/// A withdrawn driver has no use for what the other one leaves.
+/// A withdrawn driver does not take over the name that the other driver gives up.
 #[test]
 fn a_driver_that_is_withdrawn_by_hand_takes_nothing_over() {
     let scene = setup().drivers(&[NAME, OTHER]).started();
@@ -129,9 +129,9 @@ fn a_driver_that_changes_its_name_to_a_siblings_waits_for_it() {
     scene.wait_published(OTHER);
 }
 
-/// However the second comes by the name and gives it up, the first has the link.
+/// The first driver keeps the link, whatever the second driver does with the name.
 #[test]
-fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
+fn a_waiting_driver_never_disturbs_the_driver_that_has_the_name() {
     in_both_layouts(|layout| {
         let scene = setup().layout(layout).drivers(&[NAME, OTHER]).started();
         let kubelet = scene.node.kubelet();
@@ -163,7 +163,7 @@ fn whatever_becomes_of_a_driver_that_waits_the_one_that_has_the_name_stays() {
     });
 }
 
-/// By its id, the one that waits would come first.
+/// By its id, the waiting driver would come first.
 #[test]
 fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
     let mut scene = setup().drivers(&[NAME, OTHER]).more(KEEP).started();
@@ -179,7 +179,7 @@ fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
         scene.phase(OTHER, "registered");
         assert_eq!(identity(&scene.node.link(SHARED)), link);
         nothing_since(&kubelet, mark);
-        // The second time, one that is away.
+        // The second time, the driver is down.
         second.stop();
     }
     assert_eq!(
@@ -188,14 +188,14 @@ fn a_restart_leaves_a_shared_name_with_the_driver_that_has_it() {
     );
 }
 
-/// It has nothing to give up but the name.
+/// The driver has no link or socket to give up, only the name.
 #[test]
 fn a_driver_whose_place_a_stranger_has_does_not_keep_its_name_from_another() {
     let scene = setup().drivers(&[NAME, OTHER]).started();
     let mut first = scene.node.behaving(NAME, Behaviour::named(SHARED));
     scene.wait_published(SHARED);
     let socket = scene.node.reg_socket(SHARED);
-    let stranger = Stranger::instead(&socket);
+    let stranger = RawListener::instead(&socket);
     scene.reason(NAME, "conflict", "serves");
     first.stop();
     scene.phase(NAME, "waiting-for-driver");

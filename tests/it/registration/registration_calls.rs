@@ -1,4 +1,4 @@
-//! What a kubelet hears on reg.sock and through the link.
+//! The kubelet's calls on reg.sock and through the link, and their answers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -50,7 +50,7 @@ fn many_requests_on_one_connection_are_answered() {
 }
 
 #[test]
-fn the_configured_endpoint_and_versions_are_what_the_kubelet_is_told() {
+fn the_kubelet_gets_the_configured_endpoint_and_versions() {
     let more = format!(
         "[drivers.{NAME:?}]\nendpoint = \"/seen/csi.sock\"\nsupported_versions = [\"1.0.0\", \"1.5.0\"]\n"
     );
@@ -69,7 +69,7 @@ fn get_info_is_unavailable_while_the_driver_does_not_answer() {
         scene.reason(NAME, "registered", "driver not responding");
         for path in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
             assert_eq!(get_info(&path).unwrap_err().code(), Code::Unavailable);
-            // Notify is answered all the same: a kubelet from 1.36 on de-registers otherwise.
+            // Notify still gets an answer: without it a kubelet from 1.36 on de-registers the driver.
             notify(&path, None).unwrap();
         }
         driver.restart(Behaviour::named(NAME));
@@ -122,7 +122,7 @@ fn foreign_caller() {
     }
 }
 
-/// This executable once more, as `nobody`, with or without the right to pass by file modes.
+/// Runs this executable again as `nobody`, with or without CAP_DAC_OVERRIDE.
 fn call_as_nobody(path: &Path, capabilities: &[&str]) -> Output {
     Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
@@ -161,6 +161,6 @@ fn a_caller_of_another_user_is_turned_away() {
         let told = logs.contains(told) && logs.contains("uid=65534");
         told.then_some(()).ok_or(logs)
     });
-    // Ours and root's are the same here; that one is let in.
+    // The test runs as root, whose calls are accepted.
     scene.wait_published(NAME);
 }

@@ -1,4 +1,4 @@
-//! A driver whose NodeGetInfo takes long, such as one that asks a cloud: it gets the time that a
+//! A driver whose NodeGetInfo is slow, for example because it asks a cloud: it gets as much time as a
 //! kubelet gives it.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::setup;
 
 /// Less than the drivers here take.
 const IMPATIENT: &str = "[defaults]\nrequest_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
-/// Longer than a call may take there.
+/// Longer than request_timeout there.
 const LONG: Duration = Duration::from_millis(1500);
 const SLOW: &str = "NodeGetInfo has taken longer than 300ms; waiting up to 2m for it";
 
@@ -30,7 +30,7 @@ fn a_driver_whose_node_get_info_takes_longer_than_a_call_may_is_registered() {
     assert!(is_nothing(&scene.node.link(NAME)));
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
-    // We asked once, and the kubelet did.
+    // The registrar called once, and the kubelet called once.
     assert_eq!(driver.called(Call::NodeGetInfo), 2);
 }
 
@@ -48,7 +48,7 @@ fn node_info_timeout_ends_the_wait_and_the_driver_is_asked_again() {
     eventually("it is asked again", SOON, || {
         driver.called(Call::NodeGetInfo) > 3
     });
-    // What is known of it does not change with each try.
+    // The reason does not change with each retry.
     let slow = scene.registrar.logs().matches("has taken longer").count();
     assert_eq!(slow, 1);
 }
@@ -78,17 +78,17 @@ fn ready_does_not_wait_for_a_slow_node_get_info() {
 }
 
 #[test]
-fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
+fn a_driver_that_dies_or_restarts_during_a_call_is_noticed() {
     let scene = setup().more(IMPATIENT).started();
     let mut driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);
     driver.kill();
     scene.reason(NAME, "waiting-for-driver", "no process listens on");
     driver.restart(hanging());
-    // It is reached again, whatever was in the way before.
+    // The registrar reaches the driver again, and the earlier error is cleared.
     let status = scene.reason(NAME, "waiting-for-driver", SLOW);
     assert_eq!(status.last_error, None);
-    // The old one still hangs, and another one has its place.
+    // The old driver still hangs, and another driver takes its socket's path.
     std::fs::remove_file(driver.path()).unwrap();
     scene.reason(NAME, "waiting-for-driver", "waiting for");
     let _successor = bed::FakeDriver::start(driver.path(), Behaviour::named(NAME));
@@ -96,7 +96,7 @@ fn a_driver_that_dies_or_comes_anew_while_it_is_asked_is_noticed() {
 }
 
 #[test]
-fn a_slow_driver_keeps_nobody_from_a_reload_or_a_withdrawal() {
+fn a_slow_driver_delays_neither_a_reload_nor_a_withdrawal() {
     let scene = setup().more(IMPATIENT).started();
     let driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);

@@ -1,4 +1,4 @@
-//! Whoever comes first, and however the way to the driver comes about, it gets registered.
+//! Registrar, driver and directories appear in any order, and the driver is registered.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use bed::{
 use crate::{PROGRAM, setup};
 
 #[test]
-fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
+fn a_driver_that_starts_after_the_registrar_is_registered_through_the_link() {
     in_both_layouts(|layout| {
         let node = Node::with_layout(layout);
         node.write_default_config(&[NAME], "");
@@ -39,7 +39,7 @@ fn a_driver_that_comes_after_the_registrar_is_registered_through_the_link() {
 }
 
 #[test]
-fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() {
+fn a_driver_that_runs_before_the_registrar_is_registered_through_the_link() {
     in_both_layouts(|layout| {
         let mut scene = setup().layout(layout).set();
         let kubelet = scene.node.kubelet();
@@ -51,8 +51,8 @@ fn a_driver_that_is_there_before_the_registrar_is_registered_through_the_link() 
 }
 
 #[test]
-fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
-    // retry_max passes many times over: an hour in small.
+fn the_registrar_still_waits_for_a_driver_that_starts_much_later() {
+    // retry_max passes many times, as it does in a real hour.
     let mut scene = setup()
         .more("[defaults]\nretry_max = \"5ms\"\nrequest_timeout = \"10ms\"\n")
         .started();
@@ -75,7 +75,7 @@ fn a_driver_that_comes_much_later_finds_the_registrar_still_waiting() {
 }
 
 #[test]
-fn says_which_directory_on_the_way_is_missing_and_follows_as_they_are_made_one_by_one() {
+fn names_the_missing_directory_and_follows_as_each_is_created() {
     let socket = "deep/er/still/csi.sock";
     let node_path = |scene: &Scene, below: &str| scene.node.root().join(below);
     let mut scene = setup().drivers(&[]).set();
@@ -97,7 +97,7 @@ fn says_which_directory_on_the_way_is_missing_and_follows_as_they_are_made_one_b
 }
 
 #[test]
-fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
+fn follows_a_directory_that_is_replaced_or_that_replaces_a_file() {
     let scene = setup().started();
     let directory = scene.node.plugins_dir().join(NAME);
     fs::write(&directory, "").unwrap();
@@ -110,7 +110,7 @@ fn follows_a_directory_that_is_replaced_or_stands_where_a_file_was() {
         fs::remove_dir_all(&directory).unwrap();
         scene.wait_no_link(NAME);
     }
-    // The whole of plugins_dir goes and comes, under another inode.
+    // plugins_dir is removed, and comes back with another inode.
     let (plugins, aside) = (scene.node.plugins_dir(), scene.node.root().join("aside"));
     fs::rename(&plugins, &aside).unwrap();
     fs::create_dir(&plugins).unwrap();
@@ -164,7 +164,7 @@ fn the_link_is_never_there_before_the_socket_listens() {
             scope.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
                     if let Some(before) = identity(&link) {
-                        // Another one may have come while we looked.
+                        // Another link may have been created between the two calls.
                         assert!(is_alive(&link) || identity(&link) != Some(before));
                         seen.fetch_add(1, Ordering::SeqCst);
                     }
@@ -178,7 +178,7 @@ fn the_link_is_never_there_before_the_socket_listens() {
                 scene.wait_no_link(NAME);
                 let _driver = scene.node.driver(NAME);
                 scene.wait_published(NAME);
-                // Withdrawn here, so that the last look finds a link that listens or none.
+                // The withdrawal ends the loop: its last look finds a link that listens, or no link.
                 let before = seen.load(Ordering::SeqCst);
                 eventually("a look at the link", SOON, || {
                     seen.load(Ordering::SeqCst) > before

@@ -1,4 +1,4 @@
-//! A topology key with another value: the one change that may not be announced by itself.
+//! A topology key with another value: the only change that the registrar does not announce by itself.
 
 use bed::scene::{NAME, SOON, for_each_release, reason};
 use bed::{Behaviour, KubeletScene, Release, eventually};
@@ -16,7 +16,7 @@ fn registered_in_zone_a(release: Release) -> KubeletScene {
 }
 
 #[test]
-fn stays_registered_and_says_the_mend_which_works() {
+fn stays_registered_and_names_a_fix_that_works() {
     for_each_release(|release| {
         let mut scene = registered_in_zone_a(release);
         let mark = scene.kubelet.mark();
@@ -51,7 +51,7 @@ fn stays_registered_and_says_the_mend_which_works() {
 }
 
 #[test]
-fn announced_with_the_label_still_there_it_is_rejected_and_heals_without_the_label() {
+fn announced_with_the_old_label_it_is_rejected_until_the_label_is_removed() {
     let mut scene = registered_in_zone_a(Release::V1_36);
     scene.driver.restart(in_zone("b"));
     scene.wait_reason("remove the label");

@@ -1,4 +1,4 @@
-//! Where no kubelet can be seen: no process, no socket of its own, or a wrong root_dir.
+//! The registrar cannot see the kubelet: no process, no pod-resources socket, or a wrong root_dir.
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixListener;
@@ -13,10 +13,10 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::{PROGRAM, setup};
 
-/// Three of the announcements that a kubelet which can be seen would get.
-const A_WHILE: Duration = Duration::from_secs(10);
+/// A kubelet that the registrar sees would get three announcements in this time.
+const THREE_ANNOUNCEMENTS: Duration = Duration::from_secs(10);
 
-/// The links go to the kubelet's directory, but its root is said to be elsewhere.
+/// The links go to the kubelet's directory, but the configuration names another root.
 fn with_wrong_root(release: Release) -> KubeletScene {
     let scene = setup().kubelet(release).set();
     let config = scene.node.default_config(&[NAME]).replace(
@@ -32,12 +32,12 @@ fn with_wrong_root(release: Release) -> KubeletScene {
 }
 
 #[test]
-fn without_any_kubelet_one_link_is_made_and_left_alone() {
+fn without_a_kubelet_one_link_is_created_and_left_alone() {
     let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     let path = scene.node.link(NAME);
     let link = eventually("the link exists", SOON, || identity(&path));
-    stays("the link is left alone", A_WHILE, || {
+    stays("the link is left alone", THREE_ANNOUNCEMENTS, || {
         identity(&path) == Some(link)
     });
     let driver = scene.phase(NAME, "waiting-for-kubelet");
@@ -54,7 +54,7 @@ fn with_a_wrong_root_a_kubelet_that_follows_links_registers_again_by_itself() {
     });
 }
 
-/// The end of a kubelet may be half of a restart that cannot be seen.
+/// The registrar sees the end of a kubelet, and may not see that it comes back.
 #[test]
 fn with_a_wrong_root_the_end_of_a_kubelet_is_worth_one_announcement() {
     for_each(&[true, false], |comes_back| {
@@ -68,7 +68,7 @@ fn with_a_wrong_root_the_end_of_a_kubelet_is_worth_one_announcement() {
         } else {
             let mut link = identity(&scene.link());
             let mut made = 0;
-            stays("no more than one announcement", A_WHILE, || {
+            stays("no more than one announcement", THREE_ANNOUNCEMENTS, || {
                 let now = identity(&scene.link());
                 made += u32::from(now != link);
                 link = now;
@@ -80,8 +80,8 @@ fn with_a_wrong_root_the_end_of_a_kubelet_is_worth_one_announcement() {
     });
 }
 
-/// Every kubelet makes /var/lib/kubelet/device-plugins/kubelet.sock, whatever its root. The
-/// registrar is shown a directory of the test's under that name, which takes root.
+/// Every kubelet creates /var/lib/kubelet/device-plugins/kubelet.sock, whatever its root. The test
+/// binds its own directory to that path, which needs root.
 #[test]
 fn with_a_wrong_root_the_device_plugins_socket_is_sign_enough_for_one_announcement() {
     let mut scene = with_wrong_root(Release::V1_24);
@@ -105,8 +105,8 @@ fn with_a_wrong_root_the_device_plugins_socket_is_sign_enough_for_one_announceme
     assert!(exists(&scene.link()));
 }
 
-/// In a pid namespace of its own the registrar sees no pid of the kubelet's, as with a kubelet in
-/// a container: signs and time have to do.
+/// In its own pid namespace the registrar cannot see the kubelet's pid, as with a kubelet in a
+/// container. It has only start sockets and time.
 #[test]
 fn a_kubelet_in_another_pid_namespace_may_restart_too() {
     for_each(&Release::ALL, |release| {
@@ -127,10 +127,10 @@ fn a_kubelet_in_another_pid_namespace_may_restart_too() {
     });
 }
 
-/// Neither its process nor its start can be seen, and in a directory of our own the link cannot be a
-/// socket: all that is left is to say so.
+/// The registrar sees neither the kubelet's process nor its start, and with two directories it cannot
+/// put a socket in place of the link. It can only report this.
 #[test]
-fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
+fn an_old_unseen_kubelet_is_reported_by_status_and_doctor() {
     let mut scene = setup()
         .kubelet(Release::V1_24)
         .with(Settings::without_pod_resources)
@@ -151,9 +151,9 @@ fn an_old_kubelet_that_cannot_be_seen_is_told_of_in_status_and_doctor() {
     assert!(exists(&scene.link()) && scene.link().is_symlink());
 }
 
-/// The pid cannot tell that the kubelet of the state file has ended, but its socket can.
+/// The pid does not show that the kubelet of the state file has ended, but its socket does.
 #[test]
-fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
+fn a_kubelet_in_another_pid_namespace_may_restart_while_the_registrar_is_down() {
     for_each(&Release::ALL, |release| {
         let mut scene = setup().more(KEEP).kubelet(*release).set();
         let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
@@ -175,10 +175,10 @@ fn a_kubelet_in_another_pid_namespace_may_restart_while_we_are_down() {
     });
 }
 
-/// Without inotify what is known is up to a second old. A kubelet drops a link that leads nowhere, and
-/// never looks again.
+/// Without inotify the registrar's knowledge is up to a second old. A kubelet drops a dangling link and
+/// never looks at it again.
 #[test]
-fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
+fn without_inotify_a_link_is_created_only_to_an_existing_socket() {
     let mut scene = setup().kubelet(Release::V1_36).set();
     let script = "exec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_inotify_instances && exec \"$@\"' sh \"$@\"";
     if !is_root("run it in a namespace of its own") {
@@ -186,7 +186,7 @@ fn without_inotify_a_link_is_made_only_to_a_socket_that_is_there() {
     }
     scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
     let mut scene = scene.registered();
-    assert!(scene.registrar.logs().contains("inotify cannot be had"));
+    assert!(scene.registrar.logs().contains("cannot use inotify"));
     for _ in 0..4 {
         scene.driver.kill();
         scene.kubelet.restart();

@@ -1,5 +1,4 @@
-//! A thousand connections that say nothing, on HTTP and on the control socket, do not delay the
-//! answer that the kubelet waits for.
+//! A thousand silent connections, on HTTP and on the control socket, do not delay the kubelet's calls.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,12 +15,12 @@ use crate::setup;
 
 const CONNECTIONS: usize = 1000;
 const QUESTIONS: usize = 300;
-/// The kubelet's own. How much less it takes is measured by the benchmark.
+/// The kubelet's own deadline. The benchmark measures the real time.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// A client that says nothing is borne for so long, and others would wait for that.
+/// The daemon closes a silent client after this time; other clients must not wait for that.
 const BORNE: Duration = Duration::from_secs(5);
 
-/// What the daemon says at the level "trace" when it does the work for one answer.
+/// The log line at the level "trace" for each status that the daemon builds.
 const BUILT: &str = "putting the status together";
 
 #[track_caller]
@@ -35,7 +34,7 @@ fn kubelet_is_answered_in_time(scene: &Scene) {
         })
         .collect();
     times.sort_unstable();
-    // A flood that is in the way moves all of them; a busy machine, a few.
+    // A flood that delays calls delays all of them; a busy machine delays a few.
     let p99 = times[QUESTIONS * 99 / 100];
     assert!(p99 <= DEADLINE, "p99 is {p99:?}");
 }
@@ -69,7 +68,7 @@ fn a_thousand_mute_control_clients_do_not_delay_the_kubelet() {
 }
 
 #[test]
-fn a_control_client_that_never_asks_is_closed_and_one_that_watches_is_not() {
+fn a_silent_control_client_is_closed_and_a_watching_client_is_not() {
     let scene = setup().started();
     scene.phase(NAME, "waiting-for-driver");
     let control = scene.node.runtime_dir().join("control.sock");
@@ -83,7 +82,7 @@ fn a_control_client_that_never_asks_is_closed_and_one_that_watches_is_not() {
     assert!(watching.is_running(), "its connection was closed as well");
 }
 
-/// They have hung up before the daemon comes to them, for which it is stopped.
+/// The clients have closed their connections before the daemon serves them: SIGSTOP holds it up.
 #[test]
 fn the_status_is_not_put_together_for_clients_that_have_left() {
     const CLIENTS: usize = 40;
@@ -107,7 +106,7 @@ fn the_status_is_not_put_together_for_clients_that_have_left() {
     }
     scene.registrar.signal(Signal::SIGCONT);
     wait_code(&scene.http(), "/healthz", 200);
-    // One that asks after them may be answered before them.
+    // The daemon may answer a later client first.
     let more = built(&scene) - before;
     assert!(more < CLIENTS / 2, "{more}: {}", scene.registrar.logs());
 }

@@ -1,14 +1,14 @@
-//! Drivers that accept and then talk without end, in drops or not at all: each waits for its own
-//! fault, in bounded memory, and the driver beside it is registered meanwhile.
+//! Drivers that accept a connection and then send without end, byte by byte or nothing: the registrar's
+//! memory stays bounded, and the other driver is registered meanwhile.
 
 use std::time::Duration;
 
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{Scene, Stranger, eventually, never};
+use bed::{RawListener, Scene, eventually, never};
 
 use crate::setup;
 
-/// A driver that breaks the rules is asked again within this, so that a test sees it.
+/// The registrar retries such a driver so soon that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\n";
 /// KiB that the registrar may grow by.
 const GROWTH: u64 = 16 * 1024;
@@ -17,7 +17,7 @@ const GROWTH: u64 = 16 * 1024;
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 /// HEADERS of stream 1 that want a CONTINUATION: `:status: 200`.
 const OPEN_HEADERS: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\0\0\0\0\x01\x88";
-/// CONTINUATION of it: `x: y` again and again, not indexed.
+/// CONTINUATION of these headers: `x: y` again and again, not indexed.
 static MORE_HEADERS: Frame = frame(9, b"\0\x01x\x01y");
 /// `:status: 200` and a gRPC content type on stream 1, and the head of a message of 4 GiB.
 const HUGE_MESSAGE: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
@@ -26,11 +26,11 @@ const HUGE_MESSAGE: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
 /// DATA of stream 1.
 static MORE_DATA: Frame = frame(0, b"fives");
 
-/// About as large as one may be: a buffer without a bound would hold hundreds of MiB in no time.
+/// About the largest frame: a buffer without a bound would soon hold hundreds of MiB.
 const FRAME: usize = 16_380;
 type Frame = [u8; 9 + FRAME];
 
-/// A frame of stream 1 that says `words` again and again.
+/// A frame of stream 1 that repeats `words`.
 const fn frame(kind: u8, words: &[u8]) -> Frame {
     let mut frame = [0; 9 + FRAME];
     [_, frame[1], frame[2]] = [0, (FRAME >> 8) as u8, FRAME as u8];
@@ -44,10 +44,10 @@ const fn frame(kind: u8, words: &[u8]) -> Frame {
     frame
 }
 
-/// The driver at NAME is as `hostile` has it, which the reason says in these words; the other one is
-/// registered, and the memory bounded.
+/// The driver NAME behaves as `hostile` says, and the reason has these words; the other driver is
+/// registered, and memory stays bounded.
 #[track_caller]
-fn borne(words: &str, hostile: impl FnOnce(&Scene) -> Stranger) {
+fn borne(words: &str, hostile: impl FnOnce(&Scene) -> RawListener) {
     let scene = setup().drivers(&[NAME, OTHER]).http().more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
@@ -70,7 +70,7 @@ fn borne(words: &str, hostile: impl FnOnce(&Scene) -> Stranger) {
 #[test]
 fn a_driver_that_takes_the_call_and_says_nothing_runs_into_the_deadline() {
     borne("took longer than 300ms", |scene| {
-        Stranger::silent(&scene.node.csi_socket(NAME))
+        RawListener::silent(&scene.node.csi_socket(NAME))
     });
 }
 
@@ -78,34 +78,34 @@ fn a_driver_that_takes_the_call_and_says_nothing_runs_into_the_deadline() {
 fn a_driver_that_answers_in_drops_runs_into_the_deadline() {
     let pause = Duration::from_millis(200);
     borne("took longer than 300ms", |scene| {
-        Stranger::dripping(&scene.node.csi_socket(NAME), HUGE_MESSAGE, pause)
+        RawListener::dripping(&scene.node.csi_socket(NAME), HUGE_MESSAGE, pause)
     });
 }
 
 #[test]
 fn a_driver_whose_headers_never_end_fills_no_memory() {
     borne("excessive load", |scene| {
-        Stranger::flooding(&scene.node.csi_socket(NAME), OPEN_HEADERS, &MORE_HEADERS)
+        RawListener::flooding(&scene.node.csi_socket(NAME), OPEN_HEADERS, &MORE_HEADERS)
     });
 }
 
 #[test]
 fn a_driver_whose_message_never_ends_fills_no_memory() {
     borne("GetPluginInfo failed", |scene| {
-        Stranger::flooding(&scene.node.csi_socket(NAME), HUGE_MESSAGE, &MORE_DATA)
+        RawListener::flooding(&scene.node.csi_socket(NAME), HUGE_MESSAGE, &MORE_DATA)
     });
 }
 
 #[test]
 fn a_driver_that_sends_settings_without_end_fills_no_memory() {
     borne("took longer than 300ms", |scene| {
-        Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, SETTINGS)
+        RawListener::flooding(&scene.node.csi_socket(NAME), SETTINGS, SETTINGS)
     });
 }
 
 #[test]
 fn a_driver_that_hangs_up_at_once_is_asked_again() {
     borne("csi.sock", |scene| {
-        Stranger::curt(&scene.node.csi_socket(NAME))
+        RawListener::curt(&scene.node.csi_socket(NAME))
     });
 }

@@ -1,4 +1,4 @@
-//! The modes of everything that the daemon makes, whatever umask it is started with.
+//! The modes of every file that the daemon creates, whatever its umask.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use bed::{Registrar, Scene, eventually};
 use crate::security::victim::mode;
 use crate::{PROGRAM, setup};
 
-/// Starts the daemon on a node where it has to make all directories itself, and has a driver
-/// registered.
+/// Starts the daemon on a node where it has to create all directories itself, and waits until a driver
+/// is registered.
 fn with_umask(umask: &str, check: impl FnOnce(&Scene)) {
     let mut scene = setup().http().set();
     fs::remove_dir(scene.node.runtime_dir()).unwrap();
@@ -24,7 +24,7 @@ fn with_umask(umask: &str, check: impl FnOnce(&Scene)) {
     check(&scene);
 }
 
-/// What is in the runtime directory and the registry, with the modes that docs/security.md has.
+/// The files of the runtime directory and the registry, with the modes of docs/security.md.
 #[track_caller]
 fn files_are_narrow(scene: &Scene) {
     let runtime = scene.node.runtime_dir();
@@ -33,7 +33,7 @@ fn files_are_narrow(scene: &Scene) {
     }
     assert_eq!(mode(&scene.node.reg_socket(NAME)), 0o600);
     assert_eq!(mode(&scene.http()), 0o666);
-    // Nothing else is left there, such as a file under a temporary name.
+    // No other file remains, such as one with a temporary name.
     let count = |directory| fs::read_dir(directory).unwrap().count();
     assert_eq!(count(runtime), 4);
     assert_eq!(count(scene.node.registry_dir()), 1);
@@ -53,7 +53,7 @@ fn an_open_umask_opens_nothing() {
 fn the_umask_of_the_unit_closes_nothing_that_must_be_open() {
     with_umask("077", |scene| {
         files_are_narrow(scene);
-        // http.sock in it is for others, too.
+        // Other users may connect to http.sock in it.
         assert_eq!(mode(&scene.node.runtime_dir()), 0o755);
         // Drivers of other users live below the same parents.
         assert_eq!(mode(&scene.node.registry_dir()), 0o755);

@@ -1,4 +1,4 @@
-//! File systems whose server hangs: whoever touches one waits for as long as it likes.
+//! File systems whose server hangs: a process that touches one waits until the server answers.
 
 use std::fs;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::{PROGRAM, setup};
 
 const HASTE: &str = "[defaults]\nrequest_timeout = \"500ms\"\n";
 const FOUND: &str = "[defaults]\nrequest_timeout = \"500ms\"\n[discovery]\nenabled = true\n";
-/// Of the watchdog: a look at everything comes with each sign of life.
+/// The watchdog's interval: the daemon resyncs each time it feeds the watchdog.
 const WATCHDOG: Duration = Duration::from_secs(2);
 const HANGS: &str = "file system at";
 
-/// Starts the registrar, and is its systemd.
+/// Starts the registrar with a NOTIFY_SOCKET.
 fn watched(scene: &mut Scene) -> NotifySocket {
     let systemd = NotifySocket::bind(scene.node.root().join("notify"));
     let registrar = bed::Registrar::new(PROGRAM, &scene.node)
@@ -28,7 +28,7 @@ fn watched(scene: &mut Scene) -> NotifySocket {
     systemd
 }
 
-/// All that the node needs of the registrar goes on for a driver whose file system does not hang.
+/// The registrar serves a driver whose file system does not hang.
 fn lives(scene: &Scene, systemd: &NotifySocket, other: &mut FakeDriver) {
     let link = scene.node.link(OTHER);
     fs::remove_file(&link).unwrap();
@@ -45,7 +45,7 @@ fn lives(scene: &Scene, systemd: &NotifySocket, other: &mut FakeDriver) {
     scene.registrar.succeed(&["reload"]);
 }
 
-/// A driver that is registered answers, or does not.
+/// A registered driver answers, or does not.
 fn answers(scene: &Scene, id: &str, answering: bool) {
     let what = format!("{id} answers: {answering}");
     scene.registrar.wait_driver(&what, id, SOON, |driver| {
@@ -59,7 +59,7 @@ fn publishes(path: &Path) -> bool {
 }
 
 #[test]
-fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
+fn a_driver_whose_file_system_hangs_delays_no_other_driver() {
     let mut scene = setup().drivers(&[NAME, OTHER]).http().more(HASTE).set();
     let directory = scene.node.plugins_dir().join(NAME);
     let Some(mount) = HangingMount::over(&directory) else {
@@ -76,7 +76,7 @@ fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
     let hang = mount.hang();
     scene.registrar.wait_reason(NAME, "registered", HANGS, SOON);
     lives(&scene, &systemd, &mut other);
-    // One thread waits, however often it is looked at.
+    // One thread waits, however often the daemon looks.
     assert!(scene.registrar.thread_count() <= 3);
 
     drop(hang);
@@ -87,7 +87,7 @@ fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
     assert_eq!(after.registrations, before.registrations);
     drop(kubelet);
 
-    // While it hangs again, the daemon ends when it is told to.
+    // While the mount hangs again, SIGTERM still stops the daemon.
     let _hang = mount.hang();
     scene.registrar.wait_reason(NAME, "registered", HANGS, SOON);
     scene.registrar.signal(Signal::SIGTERM);
@@ -95,7 +95,7 @@ fn a_driver_whose_file_system_hangs_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn a_file_system_that_hangs_at_the_start_keeps_nobody_else_waiting() {
+fn a_file_system_that_hangs_at_the_start_delays_no_other_driver() {
     let mut scene = setup().drivers(&[]).http().more(FOUND).set();
     let Some(mount) = HangingMount::over(scene.node.plugins_dir().join(NAME)) else {
         return;

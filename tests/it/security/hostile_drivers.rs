@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bed::driver::{Answer, Call};
 use bed::scene::{NAME, OTHER, SOON, is_nothing};
-use bed::{Behaviour, Stranger, eventually, never};
+use bed::{Behaviour, RawListener, eventually, never};
 use tonic::Code;
 
 use crate::setup;
 
-/// Bad answers are asked for again within this, so that a test sees it.
+/// The registrar retries bad answers so soon that a test sees it.
 const QUICK: &str = "[defaults]\nretry_max = \"50ms\"\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\n";
 
 #[test]
@@ -23,7 +23,7 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
     let driver = scene.node.behaving(NAME, controller);
     scene.reason(NAME, "waiting-for-driver", "has no Node service");
     let asked = driver.calls();
-    // Whoever asked for the status may still be heard of for a while.
+    // The request for the status may cause wake-ups for a while.
     eventually("the registrar sleeps", SOON, || {
         let woken = scene.registrar.wakeups();
         never("it is asked again", Duration::from_secs(1), || {
@@ -32,7 +32,7 @@ fn a_driver_without_a_node_service_is_left_alone_until_something_changes() {
         let woken = scene.registrar.wakeups() - woken;
         (woken < 5).then_some(()).ok_or(format!("{woken} wake-ups"))
     });
-    // A connection stays, whose end tells that something has changed.
+    // The registrar holds a connection, whose end would show a change.
     assert_eq!(driver.connections(), 1);
 }
 
@@ -75,7 +75,7 @@ fn another_name_than_the_pinned_one_is_refused_with_both_names() {
 }
 
 #[test]
-fn a_driver_whose_node_id_comes_later_is_published_then() {
+fn a_driver_is_published_once_it_has_a_node_id() {
     let scene = setup().more(QUICK).started();
     let mut driver = scene.node.behaving(
         NAME,
@@ -87,15 +87,15 @@ fn a_driver_whose_node_id_comes_later_is_published_then() {
     let words = "NodeGetInfo failed: Unavailable";
     scene.reason(NAME, "waiting-for-driver", words);
     assert!(is_nothing(&scene.node.link(NAME)));
-    // On the same socket: nothing but asking again finds out.
+    // On the same socket: only a retry finds out.
     driver.change(Behaviour::named(NAME));
     scene.wait_published(NAME);
 }
 
 #[test]
-fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
+fn garbage_in_place_of_http2_is_reported_and_disturbs_no_other_driver() {
     let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
-    let babbler = Stranger::saying(
+    let babbler = RawListener::saying(
         &scene.node.csi_socket(NAME),
         b"220 mail.example ESMTP ready, how may I help you?\r\n",
     );
@@ -113,15 +113,15 @@ fn garbage_in_place_of_http2_is_told_and_disturbs_nobody() {
 
 /// An HTTP/2 server's SETTINGS.
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-/// PING, to be answered each time.
+/// PING, which wants an answer each time.
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0nonsense";
 
 #[test]
-fn a_driver_that_floods_us_does_not_keep_others_waiting() {
+fn a_driver_that_floods_the_registrar_does_not_delay_other_drivers() {
     let scene = setup().drivers(&[NAME, OTHER]).more(QUICK).started();
     scene.phase(NAME, "waiting-for-driver");
     let before = scene.registrar.rss_kb();
-    let _flood = Stranger::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
+    let _flood = RawListener::flooding(&scene.node.csi_socket(NAME), SETTINGS, PING);
     let kubelet = scene.node.kubelet();
     scene.reason(NAME, "waiting-for-driver", "");
     let _healthy = scene.node.driver(OTHER);
@@ -136,7 +136,7 @@ fn a_driver_that_floods_us_does_not_keep_others_waiting() {
 fn a_driver_that_answers_and_hangs_up_each_time_is_not_asked_at_full_speed() {
     let scene = setup().drivers(&[NAME, OTHER]).started();
     let behind = scene.node.behaving("behind", Behaviour::named(NAME));
-    let fickle = Stranger::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
+    let fickle = RawListener::fickle(&scene.node.csi_socket(NAME), behind.path().to_owned());
     let kubelet = scene.node.kubelet();
     let _healthy = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);

@@ -1,5 +1,5 @@
-//! What a driver or a kubelet says, wherever it is shown: on one line, of bounded length, and
-//! without a character that a terminal, a browser, Prometheus or systemd would obey.
+//! Text of a driver or a kubelet, in every place that shows it: on one line, of bounded length, and
+//! without a character that a terminal, a browser, Prometheus or systemd would interpret.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use bed::driver::Answer;
 use bed::scene::{NAME, SOON};
 use bed::wire::notify;
-use bed::{Behaviour, NotifySocket, Scene, Stranger, eventually};
+use bed::{Behaviour, NotifySocket, RawListener, Scene, eventually};
 use tonic::Code;
 
 use crate::setup;
@@ -15,7 +15,7 @@ use crate::setup;
 /// A terminal, a line, an attribute, a label and the direction of writing.
 const WORDS: &str =
     "\u{1b}[2J\u{1b}]0;x\u{7}\r\nREADY=1\n<script>'\"}\\ 1\n\u{202e}\u{200f}\u{2028}\u{9b}31m";
-/// What the registrar itself adds to a driver's 512 characters, each escaped.
+/// The registrar's own words around a driver's 512 characters, each escaped.
 const LONGEST_LINE: usize = 16 * 1024;
 
 fn garbles(c: char) -> bool {
@@ -23,7 +23,7 @@ fn garbles(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Everything that shows something, by name: what each says now.
+/// Every output by name, with its present text.
 fn shown(scene: &Scene, systemd: &NotifySocket) -> Vec<(String, String)> {
     let socket = scene.node.csi_socket(NAME).display().to_string();
     let commands: [&[&str]; 6] = [
@@ -64,7 +64,7 @@ fn all_is_harmless(scene: &Scene, systemd: &NotifySocket) {
     for (place, text) in shown(scene, systemd) {
         for line in text.lines() {
             assert!(!line.contains(garbles), "{place}: {line:?}");
-            // Programs get all that a driver said: 64 KiB at most, each byte escaped.
+            // JSON has the driver's whole text: 64 KiB at most, each byte escaped.
             let longest = if place.contains("--json") {
                 400_000
             } else {
@@ -77,7 +77,7 @@ fn all_is_harmless(scene: &Scene, systemd: &NotifySocket) {
             assert!(!text.contains("<script"), "{text}");
         }
     }
-    // Whatever was said, systemd heard of readiness from us alone.
+    // Whatever the text, only the daemon's own READY reaches systemd.
     assert_eq!(systemd.count("READY=1"), 1);
     let known = ["READY", "STATUS", "EXTEND_TIMEOUT_USEC", "WATCHDOG"];
     for message in systemd.messages() {
@@ -121,7 +121,7 @@ fn what_a_healthy_driver_says_of_itself_is_harmless() {
     let kubelet = scene.node.kubelet();
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
-    // Another value is a collision, told with both values.
+    // Another value is a collision, and the reason has both values.
     driver.restart(behaviour.with_topology(WORDS, "\u{1b}[0m"));
     eventually("the collision is told", SOON, || {
         let status = scene.registrar.status()?;
@@ -165,7 +165,7 @@ fn a_hostile_name_is_harmless() {
 }
 
 #[test]
-fn the_last_words_of_a_connection_are_harmless() {
+fn the_debug_data_of_a_goaway_is_harmless() {
     // GOAWAY with 16,000 bytes of debug data.
     static GOAWAY: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| {
         let mut words = WORDS.repeat(400).into_bytes();
@@ -178,7 +178,7 @@ fn the_last_words_of_a_connection_are_harmless() {
         frames
     });
     let (scene, systemd) = started();
-    let _stranger = Stranger::saying(&scene.node.csi_socket(NAME), &GOAWAY);
+    let _stranger = RawListener::saying(&scene.node.csi_socket(NAME), &GOAWAY);
     eventually("the end of it is told", SOON, || {
         let status = scene.registrar.status()?;
         let reason = status.driver(NAME)?.reason.clone()?;

@@ -7,14 +7,15 @@ use bed::{Storm, Weather, eventually};
 
 use crate::lifecycle::notify::under_systemd;
 
-/// One alone may be slower than the daemon that it is to keep busy.
+/// A single thread may be slower than the daemon.
 const THREADS: usize = 2;
 
-/// The storm goes on until the test has seen everything, so that whatever is seen happens during it.
+/// The storm lasts until the end of the test, so everything that the test sees happens during the
+/// storm.
 #[track_caller]
 fn everything_goes_on_in(weather: Weather) {
     let (scene, notify) = under_systemd(&[NAME, OTHER], "on_stop = \"withdraw\"");
-    // The watchdog is fed each second then.
+    // With this interval the daemon feeds the watchdog each second.
     let mut scene = scene.with_env("WATCHDOG_USEC", "2000000");
     let _drivers = [scene.node.driver(NAME), scene.node.driver(OTHER)];
     let kubelet = scene.node.kubelet();

@@ -1,4 +1,4 @@
-//! A systemd that no longer reads what it is told keeps nobody waiting.
+//! A systemd that no longer reads its messages delays no other work.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -16,7 +16,7 @@ fn fill(path: &std::path::Path) {
 }
 
 #[test]
-fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_its_own_ready() {
+fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_ready() {
     let mut scene = setup().http().set();
     let path = scene.node.root().join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
@@ -29,7 +29,7 @@ fn a_systemd_that_does_not_read_delays_neither_the_kubelet_nor_its_own_ready() {
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
 
-    // Once it reads again, it is told what it had no room for, long before the next resync.
+    // Once systemd reads again, it gets the missed message, long before the next resync.
     systemd.set_read_timeout(Some(SOON)).unwrap();
     let mut buffer = [0; 4096];
     eventually("READY=1 comes", SOON, || {

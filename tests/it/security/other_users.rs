@@ -1,4 +1,4 @@
-//! Another user of the machine: who may connect to which socket.
+//! Another user of the machine, and the sockets that this user may connect to.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -12,11 +12,11 @@ use bed::{Scene, eventually, is_root};
 
 use crate::setup;
 
-/// What [`foreign_caller`] is to connect to, and to say there.
+/// The socket that [`foreign_caller`] connects to, and the bytes that it sends.
 const CALLED: &str = "NSDR_TEST_CALLED";
 const SAID: &str = "NSDR_TEST_SAID";
 
-/// For `setpriv`: passes by the modes of files, so that only the daemon's own check is left.
+/// For `setpriv`: ignores file modes, so that only the daemon's own check remains.
 const PAST_MODES: [&str; 4] = [
     "--inh-caps",
     "+dac_override",
@@ -26,7 +26,7 @@ const PAST_MODES: [&str; 4] = [
 
 const GET: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /status HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-/// An HTTP/2 client that has just begun, and wants an answer.
+/// The beginning of an HTTP/2 connection, which wants an answer.
 const PREFACE: &str = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 #[test]
@@ -46,7 +46,7 @@ fn foreign_caller() {
     println!("heard: {heard:?}");
 }
 
-/// This executable once more, as `nobody`: what it hears after these words.
+/// Runs this executable again as `nobody`, and returns the answer to these bytes.
 fn as_nobody(path: &Path, words: &str, more: &[&str]) -> String {
     let output = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
@@ -59,7 +59,7 @@ fn as_nobody(path: &Path, words: &str, more: &[&str]) -> String {
             "--nocapture",
         ])
         .env(CALLED, path)
-        // No variable holds a NUL.
+        // An environment variable cannot hold a NUL.
         .env(SAID, words.replace('\0', "NUL"))
         .output()
         .unwrap();
@@ -68,7 +68,7 @@ fn as_nobody(path: &Path, words: &str, more: &[&str]) -> String {
     heard.unwrap_or_else(|| panic!("{output:?}")).1.to_owned()
 }
 
-/// A driver is published, and every directory on the way lets others pass.
+/// A published driver, in directories that other users may traverse.
 fn published() -> (Scene, bed::FakeDriver) {
     let scene = setup().http().started();
     fs::set_permissions(scene.node.root(), Permissions::from_mode(0o755)).unwrap();
@@ -95,7 +95,7 @@ fn another_user_cannot_connect_to_the_registration_or_the_control_socket() {
             "{}: {heard}",
             path.display()
         );
-        // It is the socket's own mode that says no, not that of a directory on the way.
+        // The mode of the socket itself refuses, not the mode of a directory.
         let open = path.with_file_name("open.sock");
         bed::dead_socket(&open);
         fs::set_permissions(&open, Permissions::from_mode(0o666)).unwrap();
@@ -105,7 +105,7 @@ fn another_user_cannot_connect_to_the_registration_or_the_control_socket() {
 }
 
 #[test]
-fn another_user_who_gets_past_the_modes_is_turned_away_without_a_word() {
+fn another_user_that_passes_the_modes_is_refused_without_an_answer() {
     if !is_root("act as another user") {
         return;
     }
@@ -139,7 +139,7 @@ fn another_user_may_read_over_http_and_do_nothing_else() {
     assert!(heard.contains("HTTP/1.1 200 OK"), "{heard}");
     let heard = as_nobody(&scene.http(), POST, &[]);
     assert!(heard.contains("HTTP/1.1 405"), "{heard}");
-    // A directory with a narrower mode keeps them out.
+    // A directory with a stricter mode keeps other users out.
     fs::set_permissions(scene.node.runtime_dir(), Permissions::from_mode(0o750)).unwrap();
     let heard = as_nobody(&scene.http(), GET, &[]);
     assert!(heard.contains("PermissionDenied"), "{heard}");

@@ -1,4 +1,5 @@
-//! Files planted where ours go: a link is replaced or refused, and what it points to is left alone.
+//! Links planted at the daemon's own paths: it replaces or refuses the link, and does not touch its
+//! target.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
@@ -87,7 +88,7 @@ fn a_link_at_the_place_of_the_lock_is_refused() {
     victim.is_untouched();
 }
 
-/// Leaves a driver registered, and its state on disk.
+/// Registers a driver, so that its state is on disk.
 fn left_behind() -> (Scene, bed::FakeDriver, bed::TestKubelet) {
     let mut scene = setup()
         .http()
@@ -144,14 +145,14 @@ fn a_link_at_the_place_of_the_registration_socket_is_replaced() {
     victim.is_untouched();
 }
 
-/// Puts a link to `target` in the place of each temporary socket of ours, as fast as it can, and
-/// counts how often it was faster.
+/// Puts a link to `target` at the path of each temporary socket, as fast as it can, and counts how
+/// often it won the race.
 fn plant(directory: &Path, target: &Path, won: &AtomicUsize, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         for entry in fs::read_dir(directory).unwrap().filter_map(Result::ok) {
             let staged = entry.file_name().to_string_lossy().starts_with(".nr");
             let path = entry.path();
-            // The name is there for microseconds.
+            // The temporary name exists for microseconds.
             if staged
                 && is_socket(&path)
                 && fs::remove_file(&path).is_ok()
@@ -180,7 +181,7 @@ fn a_race_for_temporary_names_in_a_directory_that_others_may_write_harms_no_othe
         let planting =
             [0; 2].map(|_| scope.spawn(|| plant(&registry, victim.path(), &won, &ended)));
         let mut rounds = 0;
-        // Each start binds anew, over what was left or planted.
+        // Each start binds again, over a leftover or a planted file.
         while rounds < 40 || (won.load(Ordering::Relaxed) == 0 && rounds < 2000) {
             rounds += 1;
             let before = what_is_there();
@@ -208,7 +209,7 @@ fn a_race_for_temporary_names_in_a_directory_that_others_may_write_harms_no_othe
     scene.wait_answered(NAME);
 }
 
-/// The daemon has met somebody at the socket's place, and says so.
+/// The daemon reports a foreign file at the socket's path.
 fn has_obstacle(status: bed::Status) -> bool {
     let driver = status.driver(NAME);
     driver.is_some_and(|driver| driver.last_error.is_some())

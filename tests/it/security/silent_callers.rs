@@ -1,5 +1,5 @@
-//! Callers of root's that hold connections and ask nothing: the kubelet and the operator are
-//! answered all the same.
+//! Callers with root's uid that hold connections and ask nothing: the kubelet and the operator still
+//! get answers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,9 +13,9 @@ use bed::{Process, eventually, flood, never};
 
 use crate::setup;
 
-/// The beginning of an HTTP/2 client's words.
+/// The first half of an HTTP/2 preface.
 const HALF_A_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// More than any socket takes at a time.
+/// More than the limit of any socket.
 const MANY: usize = 2_500;
 /// KiB that the registrar may grow by for [`MANY`] connections.
 const GROWTH: u64 = 64 * 1024;
@@ -45,7 +45,7 @@ fn clients_that_have_asked_are_not_closed_for_mute_ones() {
     assert!(lines.next().is_some(), "it has asked");
     let _held = flood(&scene.control(), 500, HALF_A_PREFACE);
     let _driver = scene.node.driver(NAME);
-    // The stream would end here if it had been closed.
+    // If the daemon had closed the connection, the stream would end here.
     let told = lines.find(|line| line.as_ref().unwrap().contains("waiting-for-kubelet"));
     assert!(told.is_some(), "its connection was closed");
 }
@@ -67,7 +67,7 @@ fn mute_callers_of_the_registration_socket_do_not_keep_the_kubelet_waiting() {
 }
 
 #[test]
-fn a_caller_that_speaks_in_drops_delays_nobody() {
+fn a_caller_that_sends_byte_by_byte_delays_no_other_caller() {
     let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
@@ -76,7 +76,7 @@ fn a_caller_that_speaks_in_drops_delays_nobody() {
         thread::spawn(move || {
             let mut stream = UnixStream::connect(socket).unwrap();
             for byte in HALF_A_PREFACE.chunks(1) {
-                // What is no HTTP/1 is refused early there.
+                // The HTTP server refuses other bytes than HTTP/1 early.
                 if stream.write_all(byte).is_err() {
                     return;
                 }
@@ -117,7 +117,7 @@ fn a_client_that_never_reads_its_answer_costs_no_memory() {
     let scene = setup().http().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
-    // A second one behind the preface and SETTINGS: PING that wants an answer each time.
+    // After the preface and SETTINGS: PINGs, each of which wants an answer.
     let mut words = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     words.extend(b"\0\0\x08\x06\0\0\0\0\0nonsense".repeat(2_000));
     let before = scene.registrar.rss_kb();
@@ -130,7 +130,7 @@ fn a_client_that_never_reads_its_answer_costs_no_memory() {
                 stream
                     .set_write_timeout(Some(Duration::from_secs(2)))
                     .unwrap();
-                // Ends when nobody takes more, or when the daemon has had enough.
+                // Ends when the socket's buffer is full, or when the daemon closes the connection.
                 while stream.write_all(&words).is_ok() {}
             })
         })

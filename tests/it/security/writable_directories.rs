@@ -10,14 +10,14 @@ use nix::unistd::geteuid;
 
 use crate::setup;
 
-/// Somebody else on this machine.
+/// Another user.
 const USER: u32 = 12345;
 
 fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Whether files can be given away; says so where they cannot.
+/// Whether the test may change the owner of files; skips otherwise.
 fn can_give_away() -> bool {
     let root = geteuid().is_root();
     if !root {
@@ -27,7 +27,7 @@ fn can_give_away() -> bool {
 }
 
 #[test]
-fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
+fn a_directory_that_other_users_may_write_to_is_refused_until_it_is_fixed() {
     let scene = setup()
         .discovery()
         .more(format!("[drivers.{OTHER:?}]\n"))
@@ -45,7 +45,7 @@ fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
     assert!(status.reason.unwrap().contains("mode 0777"));
     assert!(status.last_error.unwrap().contains(words));
     assert_eq!(driver.calls().len(), 0, "it was asked");
-    // One that a table names is the operator's own choice.
+    // A table is the operator's own choice.
     scene.phase(OTHER, "waiting-for-kubelet");
     for mode in [0o775, 0o757, 0o1777] {
         fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
@@ -53,7 +53,7 @@ fn a_directory_that_others_may_write_to_is_refused_until_that_is_mended() {
     }
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
     scene.phase(NAME, "waiting-for-kubelet");
-    // And while it is served.
+    // Also while the registrar serves the driver.
     fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
     scene.reason(NAME, "waiting-for-driver", words);
     assert!(is_nothing(&scene.node.link(NAME)));
@@ -120,7 +120,7 @@ fn a_driver_is_refused_while_others_may_write_to_any_directory_above_it() {
     if !can_give_away() {
         return;
     }
-    // A group is others, unless it is root's.
+    // A group counts as other users, unless it is root's.
     chmod(&plugins, 0o775);
     chown(&plugins, None, Some(USER)).unwrap();
     scene.reason(NAME, "waiting-for-driver", &words(&plugins, "0775"));
@@ -132,7 +132,7 @@ fn a_driver_is_refused_while_others_may_write_to_any_directory_above_it() {
 }
 
 #[test]
-fn what_a_link_leads_to_is_looked_at_as_well() {
+fn the_target_of_a_link_is_checked_as_well() {
     let scene = setup().discovery().set();
     let open = scene.node.root().join("open");
     let socket = open.join("driver/csi.sock");
@@ -152,9 +152,9 @@ fn what_a_link_leads_to_is_looked_at_as_well() {
         scene.reason(id, "waiting-for-driver", &words);
     }
     chmod(&open, 0o755);
-    // Where a link leads to is not watched.
+    // The registrar does not watch the target of a link.
     scene.registrar.restart();
-    // They are one driver, which one of the two has.
+    // Both ids lead to the same driver, which only one of them can have.
     for id in [NAME, OTHER] {
         let what = format!("{id} is no longer refused");
         let known = |phase: &str| phase != "waiting-for-driver";
@@ -179,7 +179,7 @@ fn a_sticky_directory_protects_what_is_roots_and_nothing_else() {
     std::os::unix::fs::lchown(scene.directory(NAME), Some(USER), None).unwrap();
     let words = format!("{} belongs to uid {USER}", scene.directory(NAME).display());
     scene.reason(NAME, "waiting-for-driver", &words);
-    // The owner of the directory may rename whatever is in it.
+    // The owner of a directory may rename every file in it.
     fs::remove_file(scene.directory(NAME)).unwrap();
     symlink(&aside, scene.directory(NAME)).unwrap();
     scene.phase(NAME, "waiting-for-kubelet");
@@ -213,7 +213,7 @@ fn a_driver_that_is_named_is_served_with_a_warning() {
     scene.phase(NAME, "waiting-for-kubelet");
 }
 
-/// A driver that is registered, in a plugins_dir that everybody may write to since.
+/// A registered driver, in a plugins_dir that every user may write to afterwards.
 struct Swapped {
     kubelet: TestKubelet,
     driver: FakeDriver,
@@ -245,7 +245,7 @@ impl Swapped {
         }
     }
 
-    /// Another user puts a directory with a driver of their own into the place of the first.
+    /// Another user replaces the driver's directory by one with their own driver.
     fn swap(&self) -> FakeDriver {
         let directory = self.scene.directory(NAME);
         let theirs = self.scene.node.root().join("theirs");
@@ -263,7 +263,7 @@ impl Swapped {
         self.scene.node.root().join("aside")
     }
 
-    /// The kubelet has let go of the driver, and takes it again when the place is root's.
+    /// The kubelet de-registers the driver, and registers it again when the directory is root's.
     #[track_caller]
     fn ends_until_it_is_put_right(&self) {
         self.kubelet.wait_deregistered(NAME, SOON);

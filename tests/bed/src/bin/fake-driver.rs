@@ -1,4 +1,4 @@
-//! The fake driver for use by hand and as a service: `fake-driver SOCKET NAME [NODE_ID]`, until killed.
+//! The fake driver for manual use and as a service: `fake-driver SOCKET NAME [NODE_ID]`, until killed.
 
 use bed::driver::{Behaviour, FakeDriver};
 

@@ -15,7 +15,7 @@ fn main() {
         .parent()
         .and_then(|directory| directory.file_name());
     let name = directory.unwrap().to_str().unwrap().to_owned();
-    // gRPC's own back-off is what node-driver-registrar waits with; its shortest pause is this.
+    // The shortest pause of gRPC's back-off, with which node-driver-registrar waits.
     while UnixStream::connect(&csi_socket).is_err() {
         std::thread::sleep(Duration::from_millis(100));
     }

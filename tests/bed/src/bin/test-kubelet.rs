@@ -1,4 +1,4 @@
-//! The test kubelet for use by hand: `test-kubelet ROOT [1.24|1.35|1.36]`, JSON lines on stdout.
+//! The test kubelet for manual use: `test-kubelet ROOT [1.24|1.35|1.36]`, JSON lines on stdout.
 
 fn main() {
     bed::kubelet::kubelet_main();

@@ -21,7 +21,7 @@ use crate::proto::csi::{
 pub(super) struct Answers(pub(super) Arc<Shared>);
 
 impl Answers {
-    /// Counts the call, then takes the time that the behaviour says.
+    /// Counts the call, then waits as long as the behaviour says.
     async fn taken(&self, call: Call) -> Result<Behaviour, Status> {
         *self.0.calls.lock().unwrap().entry(call).or_default() += 1;
         let behaviour = self.0.behaviour.lock().unwrap().behaviour.clone();

@@ -1,24 +1,24 @@
-//! What a fake driver says of itself, and where it fails.
+//! The behaviour of a fake driver: its data and its faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tonic::Code;
 
-/// All that a test can choose about a driver; start from [`Behaviour::named`].
+/// Everything that a test can choose about a driver; start from [`Behaviour::named`].
 #[derive(Debug, Clone)]
 pub struct Behaviour {
-    /// The name that GetPluginInfo reports; any text, hostile ones included.
+    /// The name that GetPluginInfo reports; any text, even a hostile one.
     pub name: String,
     /// The version that GetPluginInfo reports.
     pub vendor_version: String,
-    /// What NodeGetInfo reports; empty is against the CSI specification.
+    /// The node id that NodeGetInfo reports; CSI forbids an empty one.
     pub node_id: String,
     /// Volumes for each node; 0 leaves it to the cluster.
     pub max_volumes: i64,
     /// Topology segments of the node.
     pub topology: BTreeMap<String, String>,
-    /// What Probe answers.
+    /// The answer to Probe.
     pub probe: Probe,
     /// Whether GetPluginInfo works.
     pub get_plugin_info: Answer,
@@ -26,15 +26,15 @@ pub struct Behaviour {
     pub node_get_info: Answer,
     /// The words of a call that fails.
     pub complaint: String,
-    /// Calls that are taken and never answered.
+    /// Calls that never get an answer.
     pub hangs: BTreeSet<Call>,
     /// A pause before each answer.
     pub delay: Duration,
     /// A pause before the answers to these calls, on top of that.
     pub delays: BTreeMap<Call, Duration>,
-    /// Which connections the server ends by itself.
+    /// Which connections the server closes by itself.
     pub closing: Closing,
-    /// What happens on the socket below gRPC.
+    /// The socket below gRPC.
     pub listening: Listening,
 }
 
@@ -73,14 +73,14 @@ impl Behaviour {
         self
     }
 
-    /// The same, but this call gets its answer only after so long.
+    /// The same, but this call gets its answer only after this time.
     #[must_use]
     pub fn taking(mut self, call: Call, time: Duration) -> Self {
         self.delays.insert(call, time);
         self
     }
 
-    /// The same with a server that ends connections by itself.
+    /// The same with a server that closes connections by itself.
     #[must_use]
     pub fn closing(mut self, closing: Closing) -> Self {
         self.closing = closing;
@@ -104,7 +104,7 @@ pub enum Probe {
 /// Whether a call works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// As it should.
+    /// It works.
     Works,
     /// Fails until the behaviour is changed. `Code::Unimplemented` is a driver without the service.
     Fails(Code),
@@ -112,30 +112,30 @@ pub enum Answer {
     FailsFor(Duration, Code),
 }
 
-/// What happens on the socket.
+/// The socket's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening {
-    /// gRPC is spoken.
+    /// The driver speaks gRPC.
     Speaks,
-    /// The file is there, but `listen` was not called yet: connect is refused.
+    /// The file exists, but the driver has not called `listen` yet: connect is refused.
     BoundOnly,
-    /// Connections are accepted and nothing is ever said.
+    /// The driver accepts connections and never sends a byte.
     Mute,
-    /// The file is there and nobody holds it: connect is refused.
+    /// The file exists, and no process has it open: connect is refused.
     Refuses,
 }
 
-/// Which connections a server ends by itself, as gRPC servers can be told to.
+/// Which connections a server closes by itself, as gRPC servers can be configured to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// None.
     Never,
-    /// Those on which nothing was said for so long, with a GOAWAY (max_connection_idle). A call
-    /// that takes longer than that is cut short.
+    /// Idle connections after this time, with a GOAWAY (max_connection_idle). It cuts off a call that
+    /// takes longer.
     Idle(Duration),
-    /// The same without a word.
+    /// The same without a GOAWAY.
     IdleUnsaid(Duration),
-    /// Those that are older than that, with a GOAWAY once nothing is being said (max_connection_age).
+    /// Connections older than this, with a GOAWAY once they are idle (max_connection_age).
     Aged(Duration),
 }
 

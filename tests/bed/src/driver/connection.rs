@@ -1,4 +1,4 @@
-//! A connection to the fake driver: counted while it is open, and ended as the server's policy says.
+//! A connection to the fake driver: counted while it is open, and closed by the server's policy.
 
 use std::future::Future;
 use std::io;
@@ -17,18 +17,18 @@ use tonic::transport::server::Connected;
 use super::Shared;
 use super::behaviour::Closing;
 
-/// No error, and no stream was begun that the server will not end.
+/// NO_ERROR, with the highest stream id: the server answers all streams.
 const GOAWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\0";
-/// Nothing has been said for so long, so that no call is under way.
+/// No bytes for this long, so no call is in progress.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Resolves when the server is to end the connection, with the words that it has for that.
+/// Resolves when the server closes the connection, with the bytes that it sends first.
 type End = Pin<Box<dyn Future<Output = &'static [u8]> + Send>>;
 
 pub(super) struct Connection {
     stream: UnixStream,
     open: Arc<AtomicUsize>,
-    /// When something was last said.
+    /// The time of the last bytes.
     said: Arc<Mutex<Instant>>,
     end: End,
     ended: bool,
@@ -70,7 +70,7 @@ async fn end(mut closing: watch::Receiver<Closing>, said: Arc<Mutex<Instant>>) -
             }
         };
         tokio::select! {
-            // Something may have been said meanwhile.
+            // Bytes may have arrived meanwhile.
             () = due => if last == *said.lock().unwrap() {
                 return words;
             },
@@ -110,7 +110,7 @@ impl AsyncRead for Connection {
             return Poll::Pending;
         };
         self.ended = true;
-        // The other side may have gone at the same moment.
+        // The client may have closed the connection at the same moment.
         drop(self.stream.try_write(words));
         Poll::Ready(Ok(()))
     }

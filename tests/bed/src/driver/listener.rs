@@ -1,4 +1,4 @@
-//! The fake driver's socket: bind and listen apart from each other.
+//! The fake driver's socket, with bind and listen as separate steps.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ use super::connection::Connection;
 use crate::proto::csi::identity_server::IdentityServer;
 use crate::proto::csi::node_server::NodeServer;
 
-/// std binds and listens in one go; here the gap between the two is the point.
+/// std binds and listens in one step; a test needs the gap between the two.
 pub(super) fn bind(path: &Path) -> OwnedFd {
     let fd = socket(
         AddressFamily::Unix,
@@ -43,7 +43,7 @@ pub(super) fn listen(socket: &OwnedFd) {
 pub(super) fn remove(path: &Path) {
     match std::fs::remove_file(path) {
         Ok(()) => {}
-        // The directory may be gone with it: some tests delete that much.
+        // The directory may be gone as well: some tests delete it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => panic!("remove {}: {error}", path.display()),
     }

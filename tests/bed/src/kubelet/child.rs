@@ -21,7 +21,7 @@ pub(super) enum Command {
     /// The first line.
     Start(Box<Start>),
     Faults(Faults),
-    /// Changes nothing: the answer to every command has the faults as they are.
+    /// Changes nothing: the answer to every command has the present faults.
     AskFaults,
     RemoveLabel(String),
 }
@@ -39,18 +39,18 @@ pub(super) struct Start {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
     Entry(Entry),
-    /// A command, in the order they came, has taken effect; this is how the faults stand.
+    /// A command has taken effect, in the order of the commands; with the present faults.
     Done(Faults),
 }
 
-/// Becomes the kubelet and does not return, if [`KubeletProcess`](super::KubeletProcess) started
-/// this executable for that; does nothing otherwise.
+/// Becomes the kubelet and does not return, if [`KubeletProcess`](super::KubeletProcess) started this
+/// executable for that; otherwise does nothing.
 ///
-/// For test executables, [`kubelet_process!`](crate::kubelet_process) puts it where libtest
-/// finds it. Programs with a `main` of their own call it first thing there.
+/// In test executables, [`kubelet_process!`](crate::kubelet_process) makes it a test for libtest.
+/// Programs with their own `main` call it there first.
 pub fn become_kubelet_if_asked() {
     if std::env::var_os(ASKED).is_some() {
-        // libtest has begun a line of its own; entries start on a new one.
+        // libtest has already begun a line; entries need a new one.
         println!();
         kubelet_main();
         std::process::exit(0);
@@ -59,9 +59,9 @@ pub fn become_kubelet_if_asked() {
 
 /// A kubelet that runs until stdin ends.
 ///
-/// With arguments `ROOT [1.24|1.35|1.36 [FILE]]` it starts at once, for use by hand, and keeps the
-/// API objects in FILE from one life to the next; otherwise the first line on stdin says how it
-/// starts. Lines in and out are JSON.
+/// With arguments `ROOT [1.24|1.35|1.36 [FILE]]` it starts at once, for manual use, and keeps the API
+/// objects in FILE across restarts; otherwise the first line on stdin has its settings. Lines in and
+/// out are JSON.
 pub fn kubelet_main() {
     let mut lines = std::io::stdin().lock().lines();
     let by_hand = std::env::var_os(ASKED).is_none();
@@ -108,7 +108,7 @@ pub fn kubelet_main() {
     }
 }
 
-/// In one step, for there are readers.
+/// By a rename, because other processes read the file.
 fn keep_cluster(file: &Path, cluster: &Cluster) {
     let new = file.with_extension("new");
     fs::write(&new, serde_json::to_vec(cluster).unwrap()).unwrap();
@@ -146,7 +146,7 @@ fn report(report: &Report) {
         .write_all(line.as_bytes())
         .and_then(|()| stdout.flush());
     if written.is_err() {
-        // Nobody listens any more, so nobody needs this kubelet.
+        // No process reads the output any more, so the kubelet can end.
         std::process::exit(0);
     }
 }

@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::proto::csi::NodeGetInfoResponse;
 
-/// What the API server knows of the node.
+/// The API server's objects of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
     /// CSINode's drivers by name.
     pub csi_node: BTreeMap<String, CsiNodeEntry>,
     /// The annotation `csi.volume.kubernetes.io/nodeid` of Node: driver name to node id.
     pub node_ids: BTreeMap<String, String>,
-    /// Labels of Node. De-registering takes none away.
+    /// Labels of Node. A de-registration removes none.
     pub labels: BTreeMap<String, String>,
 }
 
 /// One driver in CSINode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsiNodeEntry {
-    /// The node as the driver calls it.
+    /// The driver's id of the node.
     pub node_id: String,
-    /// Keys alone; the values are labels of Node.
+    /// Only the keys; the values are labels of Node.
     pub topology_keys: BTreeSet<String>,
     /// `allocatable.count`
     pub max_volumes: i64,
@@ -52,8 +52,8 @@ impl Cluster {
         Ok(self.replace_with(patched))
     }
 
-    /// The CSINode half: true when it changes something, which for a kubelet that restarted
-    /// and a driver that did not change it does not.
+    /// The CSINode half: true when it changes something. For a kubelet that restarted and a driver that
+    /// did not change, it does not.
     pub(super) fn install_in_csi_node(&mut self, driver: &str, info: &NodeGetInfoResponse) -> bool {
         let entry = CsiNodeEntry {
             node_id: info.node_id.clone(),

@@ -12,7 +12,7 @@ use super::settings::{Faults, Settings};
 use super::world::World;
 use crate::worker::Worker;
 
-/// A kubelet that lives until it is stopped or dropped; read it through its [`Ledger`].
+/// A kubelet that runs until it is stopped or dropped; its [`Ledger`] has everything it did.
 pub struct TestKubelet {
     settings: Settings,
     ledger: Arc<Ledger>,
@@ -21,8 +21,8 @@ pub struct TestKubelet {
 }
 
 impl TestKubelet {
-    /// Starts it. When this returns, its sockets are up and, unless the watcher was given a
-    /// delay, plugins_registry is watched and walked.
+    /// Starts it. When this returns, its sockets listen and, unless the watcher has a delay, it has
+    /// watched and walked plugins_registry.
     pub fn start(settings: Settings) -> Self {
         Self::go_on(settings, Faults::default(), Ledger::new())
     }
@@ -38,14 +38,14 @@ impl TestKubelet {
         kubelet
     }
 
-    /// Ends it at once, in the middle of whatever it does. API objects stay as they are.
+    /// Ends it at once, even during a call. API objects stay.
     pub fn stop(&mut self) {
         if self.worker.take().is_some() {
             self.ledger.write(Event::Stopped);
         }
     }
 
-    /// Stops it if it runs, and starts its next life.
+    /// Stops it if it runs, and starts it again.
     pub fn restart(&mut self) {
         self.stop();
         self.begin();
@@ -72,17 +72,17 @@ impl TestKubelet {
         &self.settings.root
     }
 
-    /// Switches faults on or off; holds over restarts.
+    /// Switches faults on or off; they persist across restarts.
     pub fn fault(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.faults.lock().unwrap());
     }
 
-    /// The faults as they stand.
+    /// The present faults.
     pub fn faults(&self) -> Faults {
         self.faults.lock().unwrap().clone()
     }
 
-    /// Takes a label off the node by hand.
+    /// Removes a label from the node, as kubectl would.
     pub fn remove_label(&self, key: &str) {
         self.ledger.change_cluster(|cluster| {
             cluster.labels.remove(key);

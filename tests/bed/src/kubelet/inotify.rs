@@ -1,4 +1,4 @@
-//! The kernel's inotify as Go's fsnotify shows it: Create, Remove, and silence about the rest.
+//! The kernel's inotify as Go's fsnotify reports it: Create, Remove, and nothing else.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ pub(super) enum Notification {
     Overflow,
 }
 
-/// tokio wants AsRawFd, which nix does not give.
+/// tokio needs AsRawFd, which nix does not implement.
 struct Descriptor(Inotify);
 
 impl AsRawFd for Descriptor {
@@ -45,7 +45,7 @@ impl Notifications {
         }
     }
 
-    /// Watches a directory, or where a link to one leads.
+    /// Watches a directory, or the target of a link to a directory.
     pub(super) fn watch(&mut self, dir: &Path) -> nix::Result<()> {
         // The same set that fsnotify asks for.
         let flags = AddWatchFlags::IN_MOVED_TO
@@ -61,7 +61,7 @@ impl Notifications {
         Ok(())
     }
 
-    /// Waits for the kernel to say something; the answer may be empty.
+    /// Waits for events; the result may be empty.
     pub(super) async fn next(&mut self) -> Vec<Notification> {
         let events = loop {
             let mut ready = self.inotify.readable().await.unwrap();
@@ -84,8 +84,8 @@ impl Notifications {
             return Some(Notification::Overflow);
         }
         let dir = self.watched.get(&event.wd)?.clone();
-        // A watch ends with its directory and is not set up again when one of that name comes
-        // back: this is why a kubelet is blind after plugins_registry was deleted.
+        // A watch ends with its directory, and fsnotify does not add it again for a new directory of
+        // that name: after plugins_registry was deleted, a kubelet sees nothing.
         if event.mask.contains(AddWatchFlags::IN_IGNORED) {
             self.watched.remove(&event.wd);
             return None;

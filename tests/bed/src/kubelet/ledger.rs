@@ -1,4 +1,4 @@
-//! Everything that a kubelet saw and did, in order, and the questions that tests have about it.
+//! Everything that a kubelet saw and did, in order, and the queries of tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster::Cluster;
 use super::record::{Event, Object, Record};
 
-/// The records of one kubelet over all its lives, and the API objects as it left them.
+/// The records of one kubelet across its restarts, and the present API objects.
 pub struct Ledger {
     /// CLOCK_MONOTONIC at the first start: one clock for the test and the kubelet's process.
     origin: Duration,
@@ -19,7 +19,7 @@ pub struct Ledger {
     tap: Option<Tap>,
 }
 
-/// Hears of every entry, in order.
+/// Gets every entry, in order.
 pub(super) type Tap = Box<dyn Fn(Entry) + Send + Sync>;
 
 #[derive(Default)]
@@ -29,23 +29,23 @@ struct Pages {
     generation: u32,
 }
 
-/// What a kubelet in another process tells its owner.
+/// A report of a kubelet in another process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Entry {
     Record(Record),
     Cluster(Cluster),
 }
 
-/// A place in the ledger: everything after it is new.
+/// A position in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(usize);
 
-/// What happened between a mark and now.
+/// Counts of the events since a mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Drivers registered.
     pub registrations: usize,
-    /// Registered drivers taken away; de-registering what had failed is not counted.
+    /// Registered drivers that were de-registered; the de-registration of a failed one does not count.
     pub deregistrations: usize,
     /// Writes to CSINode.
     pub csi_node_writes: usize,
@@ -55,7 +55,7 @@ pub struct Counts {
     pub rejections: usize,
     /// GetInfo answered.
     pub asked: usize,
-    /// Dials that found nobody.
+    /// Dials that no process accepted.
     pub dial_failures: usize,
     /// Error lines in the kubelet's log.
     pub error_lines: usize,
@@ -73,7 +73,7 @@ impl Ledger {
         Arc::new(Self::open(now(), Pages::default(), None))
     }
 
-    /// The ledger of a kubelet that goes on where another process left off.
+    /// The ledger of a kubelet that continues where another process ended.
     pub(super) fn continued(
         origin: Duration,
         generation: u32,
@@ -101,7 +101,7 @@ impl Ledger {
         self.origin
     }
 
-    /// Which life of the kubelet this is, from 1; 0 before the first.
+    /// The number of the kubelet's present start, from 1; 0 before the first.
     pub fn generation(&self) -> u32 {
         self.pages().generation
     }
@@ -111,7 +111,7 @@ impl Ledger {
         self.pages().records.clone()
     }
 
-    /// This moment, to ask later what happened since.
+    /// The present position, for later queries.
     pub fn mark(&self) -> Mark {
         Mark(self.pages().records.len())
     }
@@ -127,7 +127,7 @@ impl Ledger {
         events.filter(|event| wanted(event)).collect()
     }
 
-    /// How often what happened after the mark.
+    /// Counts of the events after the mark.
     pub fn counts_since(&self, mark: Mark) -> Counts {
         let mut counts = Counts::default();
         for record in self.since(mark) {
@@ -151,19 +151,19 @@ impl Ledger {
         counts
     }
 
-    /// Driver names and their endpoints, as the living kubelet has them. A driver is there from
-    /// its [`Event::Register`] on, which is a little before the registrar hears of it.
+    /// Names and endpoints of the registered drivers. A driver is registered from its
+    /// [`Event::Register`] on, a little before the registrar gets Notify.
     pub fn registered(&self) -> BTreeMap<String, String> {
         let books = Books::read(&self.pages().records);
         books.registered
     }
 
-    /// The API objects as they are now.
+    /// The present API objects.
     pub fn cluster(&self) -> Cluster {
         self.pages().cluster.clone()
     }
 
-    /// Waits for a record after the mark; panics with the records since when none comes.
+    /// Waits for a record after the mark; panics with the records since the mark when none comes.
     #[track_caller]
     pub fn wait_for(
         &self,
@@ -186,8 +186,8 @@ impl Ledger {
 
     /// Waits until the driver is registered and Notify is over, and returns its endpoint.
     ///
-    /// Before that end a fault of the registrar could still undo it, and a test that goes on
-    /// to make one would not know which of the two it sees.
+    /// Before the end of Notify, a fault of the registrar could still undo the registration, and a test
+    /// could not tell that from its own next fault.
     #[track_caller]
     pub fn wait_registered(&self, name: &str, deadline: Duration) -> String {
         let endpoint = self.wait(deadline, |pages| {
@@ -250,7 +250,7 @@ impl Ledger {
         self.enter(&mut pages, Entry::Record(record));
     }
 
-    /// Changes the API objects and records the write, if `change` says that it is one.
+    /// Changes the API objects, and records the write if `change` returns true.
     pub(super) fn write_api<E>(
         &self,
         object: Object,
@@ -268,7 +268,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Changes the API objects as somebody with kubectl would.
+    /// Changes the API objects as kubectl would.
     pub(super) fn change_cluster(&self, change: impl FnOnce(&mut Cluster)) {
         let mut pages = self.pages();
         let mut cluster = pages.cluster.clone();
@@ -276,13 +276,13 @@ impl Ledger {
         self.enter(&mut pages, Entry::Cluster(cluster));
     }
 
-    /// Takes over what a kubelet in another process has written.
+    /// Takes over an entry of a kubelet in another process.
     pub(super) fn copy(&self, entry: Entry) {
         self.enter(&mut self.pages(), entry);
     }
 
     fn enter(&self, pages: &mut Pages, entry: Entry) {
-        // Under the lock: the tap has to hear the entries in their order.
+        // Under the lock: the tap must get the entries in order.
         if let Some(tap) = &self.tap {
             tap(entry.clone());
         }
@@ -298,11 +298,11 @@ impl Ledger {
     }
 }
 
-/// What the records add up to.
+/// The sum of the records.
 #[derive(Default)]
 struct Books {
     registered: BTreeMap<String, String>,
-    /// Those of them whose Notify is over.
+    /// Registered drivers whose Notify has ended.
     told: BTreeSet<String>,
 }
 

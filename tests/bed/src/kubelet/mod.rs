@@ -1,7 +1,7 @@
-//! A kubelet of a chosen release, as far as plugins go: watcher, reconciler, registration, API writes.
+//! The plugin manager of a kubelet of a chosen release: watcher, reconciler, registration, API writes.
 //!
-//! [`TestKubelet`] runs in this process, [`KubeletProcess`] in one of its own, which can be
-//! killed and has a pid that peer credentials show. Both are read through their [`Ledger`].
+//! [`TestKubelet`] runs in this process, [`KubeletProcess`] in its own, which a test can kill and whose
+//! pid peer credentials show. The [`Ledger`] of each has everything that it did.
 
 mod child;
 mod cluster;

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::settings::Timing;
 
-/// Kubernetes' goroutinemap with exponential back-off: registering and de-registering a path
-/// share one entry, so the back-off of a failed registration also holds up a de-registration.
+/// Kubernetes' goroutinemap with exponential back-off: the registration and de-registration of a path
+/// share one entry, so the back-off of a failed registration also delays a de-registration.
 pub(super) struct Operations {
     by_path: Rc<RefCell<BTreeMap<PathBuf, Operation>>>,
     running: JoinSet<()>,
@@ -36,7 +36,7 @@ impl Operations {
         }
     }
 
-    /// Starts the operation, unless one runs on that path or a failure is too fresh.
+    /// Starts the operation, unless another runs on that path or the last failure is too recent.
     pub(super) fn start(
         &mut self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! The socket by which others see that a kubelet has started.
+//! The socket that shows that a kubelet has started.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use tokio::net::UnixListener;
 
 /// Listens at `path`.
 ///
-/// As the kubelet does it: what an earlier life left is unlinked, and the new socket is bound
-/// under a temporary name and renamed. The file outlives the listener, as after a kill.
+/// As the kubelet does: it unlinks the old file, binds the new socket under a temporary name, and
+/// renames it. The file stays after the listener ends, as after a kill.
 pub(super) fn listen(path: &Path) -> UnixListener {
     let dir = path.parent().unwrap();
     fs::DirBuilder::new()
@@ -32,8 +32,7 @@ pub(super) fn listen(path: &Path) -> UnixListener {
     listener
 }
 
-/// Connecting is all that anybody does there; connections are taken so that the queue of the
-/// listener does not fill up.
+/// Clients only connect; the loop accepts connections so that the listener's queue does not fill up.
 pub(super) async fn accept_all(listener: Option<UnixListener>) {
     let Some(listener) = listener else {
         return std::future::pending().await;

@@ -1,13 +1,12 @@
-//! The test kubelet in a process of its own, with a pid to be seen and a life to be ended.
+//! The test kubelet in its own process, with its own pid, which a test can kill.
 //!
 //! # Where the process comes from
 //!
-//! `cargo test` builds no binary of a dev-dependency, and cargo run from inside a test would
-//! build for minutes (other features, hence other dependencies) and could find a stale one. So
-//! the executable that is running starts itself once more, with [`ASKED`] in the environment and
-//! arguments that make libtest run one entry alone, the one that `kubelet_process!` declares.
-//! It is there by construction, it is the code under test's own build, and parallel test
-//! processes share nothing on disk.
+//! `cargo test` builds no binary of a dev-dependency, and cargo run from inside a test would build for
+//! minutes (other features, hence other dependencies) and could find a stale binary. So the running
+//! executable starts itself again, with [`ASKED`] in the environment and arguments that make libtest
+//! run a single test, the one that `kubelet_process!` declares. It always exists, it is the build under
+//! test, and parallel test processes share nothing on disk.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Deref;
@@ -22,12 +21,12 @@ use super::child::{ASKED, Command, Report, Start};
 use super::ledger::Ledger;
 use super::record::Event;
 use super::settings::{Faults, Settings};
+use crate::container::Container;
 use crate::process::Process;
-use crate::view::View;
 
 /// Declares the entry through which this test executable can become a kubelet.
 ///
-/// One line at the top of each test file that uses
+/// One line in the root of each test binary that uses
 /// [`KubeletProcess`](crate::kubelet::KubeletProcess).
 #[macro_export]
 macro_rules! kubelet_process {
@@ -42,14 +41,14 @@ macro_rules! kubelet_process {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A kubelet with a pid of its own; read it through its [`Ledger`].
+/// A kubelet with its own pid; its [`Ledger`] has everything it did.
 pub struct KubeletProcess {
     settings: Settings,
     faults: Faults,
     ledger: Arc<Ledger>,
     running: Option<Running>,
     /// The container that it runs in.
-    view: Option<View>,
+    view: Option<Container>,
 }
 
 struct Running {
@@ -60,14 +59,14 @@ struct Running {
 }
 
 impl KubeletProcess {
-    /// Starts it. When this returns, its sockets are up and, unless the watcher was given a
-    /// delay, plugins_registry is watched and walked.
+    /// Starts it. When this returns, its sockets listen and, unless the watcher has a delay, it has
+    /// watched and walked plugins_registry.
     pub fn start(settings: Settings) -> Self {
         Self::start_in(None, settings)
     }
 
-    /// The same in a container, whose paths the settings have.
-    pub fn start_in(view: impl Into<Option<View>>, settings: Settings) -> Self {
+    /// The same in a container; the settings have the container's paths.
+    pub fn start_in(view: impl Into<Option<Container>>, settings: Settings) -> Self {
         let mut kubelet = Self {
             view: view.into(),
             settings,
@@ -84,7 +83,7 @@ impl KubeletProcess {
         self.running.as_ref().map(|running| running.process.pid())
     }
 
-    /// Ends it with SIGKILL and waits for its end. API objects stay as they are.
+    /// Ends it with SIGKILL and waits for its end. API objects stay.
     pub fn kill9(&mut self) {
         let Some(mut running) = self.running.take() else {
             return;
@@ -94,13 +93,13 @@ impl KubeletProcess {
         running.reader.join().unwrap();
         self.faults.lose_notify = 0;
         self.ledger.write(Event::Stopped);
-        // After the ledger is right, and not while another panic is on its way.
+        // After the ledger is complete, and not during another panic.
         if status.signal() != Some(9) && !thread::panicking() {
             panic!("the test kubelet had ended by itself: {status}");
         }
     }
 
-    /// Kills it if it runs, and starts its next life.
+    /// Kills it if it runs, and starts it again.
     pub fn restart(&mut self) {
         self.kill9();
         self.begin();
@@ -122,8 +121,8 @@ impl KubeletProcess {
         self.settings.registry_dir()
     }
 
-    /// Switches faults on or off; holds over restarts, except that a `lose_notify` which was
-    /// not used up ends with its process.
+    /// Switches faults on or off; they persist across restarts, except an unused `lose_notify`, which
+    /// ends with its process.
     pub fn fault(&mut self, change: impl FnOnce(&mut Faults)) {
         if let Some(running) = &mut self.running {
             self.faults = running.tell(&Command::AskFaults);
@@ -134,7 +133,7 @@ impl KubeletProcess {
         }
     }
 
-    /// Takes a label off the node by hand.
+    /// Removes a label from the node, as kubectl would.
     pub fn remove_label(&mut self, key: &str) {
         match &mut self.running {
             Some(running) => {
@@ -162,8 +161,8 @@ impl KubeletProcess {
 }
 
 impl Running {
-    fn spawn(ledger: &Arc<Ledger>, view: Option<&View>) -> Self {
-        // The link in /proc, unlike a path, is right even if cargo has replaced the file.
+    fn spawn(ledger: &Arc<Ledger>, view: Option<&Container>) -> Self {
+        // The link in /proc, unlike a path, is correct even if cargo has replaced the file.
         let program = format!("/proc/{}/exe", std::process::id());
         let mut command = match view {
             Some(view) => view.command(program),
@@ -207,11 +206,11 @@ impl Running {
     }
 }
 
-/// Other lines are libtest's.
+/// Ignores the other lines, which are libtest's.
 fn read(line: &str, ledger: &Ledger, done: &Sender<Faults>) {
     match serde_json::from_str(line) {
         Ok(Report::Entry(entry)) => ledger.copy(entry),
-        // The owner may have given up waiting.
+        // The test may no longer wait for the answer.
         Ok(Report::Done(faults)) => drop(done.send(faults)),
         Err(_) => {}
     }

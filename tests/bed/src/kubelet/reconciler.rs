@@ -1,4 +1,4 @@
-//! The loop that compares what was seen with what is registered.
+//! The loop that compares desired and actual paths.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::registration::{deregister, register};
 use super::watcher::Watcher;
 use super::world::World;
 
-/// One life of a kubelet.
+/// Runs a kubelet from its start to its end.
 pub(super) async fn live(world: World) {
     let world = Rc::new(world);
     let socket = world.settings.pod_resources_socket();
@@ -46,8 +46,8 @@ async fn look_after_plugins(world: &Rc<World>) {
     }
 }
 
-/// De-registrations first. A path that has just begun one is busy, so its new registration
-/// waits for the next round: that is the second in which a re-made link has no driver.
+/// De-registrations come first. Their paths are busy, so a new registration waits for the next round:
+/// for that second a recreated link has no driver.
 fn reconcile(world: &Rc<World>, operations: &mut Operations) {
     for (path, plugin) in world.to_deregister() {
         let world = Rc::clone(world);

@@ -1,29 +1,29 @@
-//! One thing that the test kubelet saw or did.
+//! An event of the test kubelet.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An event with its time and the life of the kubelet that it happened in.
+/// An event with its time and the number of the kubelet's start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Since the first start of this kubelet.
     pub at: Duration,
-    /// Which start of the kubelet it was, from 1.
+    /// The number of the kubelet's start, from 1.
     pub generation: u32,
     /// What happened.
     pub event: Event,
 }
 
-/// What a kubelet sees and does.
+/// An observation or an action of the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// The kubelet is up; its plugin watcher may still be to come.
+    /// The kubelet runs; its plugin watcher may start later.
     Started,
-    /// plugins_registry is watched and was walked.
+    /// The kubelet watches plugins_registry, and has walked it.
     Watching,
-    /// The kubelet ended; whatever was registered is forgotten, the API objects stay.
+    /// The kubelet ended; it forgets its registrations, the API objects stay.
     Stopped,
     /// GetInfo was answered.
     Asked {
@@ -34,7 +34,7 @@ pub enum Event {
         /// As answered.
         endpoint: String,
     },
-    /// The driver is registered and the API objects say so; Notify comes next.
+    /// The driver is registered, and the API objects are written; Notify comes next.
     Register {
         /// Driver name.
         name: String,
@@ -45,14 +45,14 @@ pub enum Event {
         /// From NodeGetInfo.
         node_id: String,
     },
-    /// The driver was let go of.
+    /// The kubelet de-registered the driver.
     Deregister {
         /// Driver name.
         name: String,
         /// The link or socket in plugins_registry.
         path: PathBuf,
-        /// Whether it had been registered: before 1.36 the kubelet also de-registers, without
-        /// effect, what had failed.
+        /// Whether it had been registered: before 1.36 the kubelet also de-registers failed drivers,
+        /// without effect.
         registered: bool,
     },
     /// A write to the API server that changed an object.
@@ -68,7 +68,7 @@ pub enum Event {
         name: String,
         /// The link or socket in plugins_registry.
         path: PathBuf,
-        /// Why it did not arrive or was not answered well.
+        /// Why it did not arrive, or the error that it got.
         error: Option<String>,
         /// Whether the driver stays registered; before 1.36 it does, whatever the answer.
         stands: bool,
@@ -82,7 +82,7 @@ pub enum Event {
         /// The words that were sent.
         error: String,
     },
-    /// Nobody took the connection for as long as a dial goes on.
+    /// No process accepted the connection before the dial timed out.
     DialFailed {
         /// The link or socket in plugins_registry.
         path: PathBuf,
@@ -96,7 +96,7 @@ pub enum Event {
     },
 }
 
-/// API objects that a registration shows in.
+/// API objects that a registration changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Object {
     /// The driver's entry in CSINode.

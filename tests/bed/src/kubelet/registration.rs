@@ -1,4 +1,4 @@
-//! One registration: dial, GetInfo, validate, NodeGetInfo, API writes, Notify; and its undoing.
+//! A registration: dial, GetInfo, validate, NodeGetInfo, API writes, Notify; and the de-registration.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -19,8 +19,8 @@ use crate::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus};
 
 type Client = RegistrationClient<Channel>;
 
-/// How the kubelet speaks to the registrar after GetInfo: over the same line, or, where it has
-/// closed that one, over one of its own for each word.
+/// The connection after GetInfo: the same one or, where the kubelet has closed it, a new one for each
+/// call.
 enum Speaking {
     On(Line),
     Apart,
@@ -39,7 +39,7 @@ fn client(line: &Line) -> Client {
     RegistrationClient::new(line.channel())
 }
 
-/// The kubelet's register operation. What comes after GetInfo differs between releases.
+/// The kubelet's register operation. The steps after GetInfo differ between releases.
 pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result<(), Failed> {
     let line = dial(world, path).await?;
     let info = get_info(world, path, &mut client(&line)).await?;
@@ -54,9 +54,9 @@ pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result
         return Err(Failed);
     }
 
-    // Before the registration itself, so that a link that goes meanwhile leads to a
-    // de-registration. It also means that a failure from here on leaves the path "registered"
-    // in the eyes of the loop: before 1.36 nobody takes it out again.
+    // Before the registration itself, so that a link that is removed meanwhile leads to a
+    // de-registration. A failure after this point leaves the path "registered" for the loop: before
+    // 1.36 nothing removes it again.
     let plugin = Plugin {
         stamp,
         name: info.name.clone(),
@@ -104,7 +104,7 @@ pub(super) async fn register(world: &World, path: &Path, stamp: Stamp) -> Result
     error.map_or(Ok(()), |_| Err(Failed))
 }
 
-/// The kubelet's unregister operation: by driver name, whichever path it was.
+/// The kubelet's unregister operation: by driver name, whatever the path.
 pub(super) fn deregister(world: &World, path: &Path, plugin: &Plugin) {
     world.actual.borrow_mut().remove(path);
     let registered = uninstall(world, &plugin.name);
@@ -115,7 +115,7 @@ pub(super) fn deregister(world: &World, path: &Path, plugin: &Plugin) {
     });
 }
 
-/// grpc-go's blocking dial: a refused connect is tried again until the time is up.
+/// grpc-go's blocking dial: it retries a refused connect until the time is over.
 async fn dial(world: &World, path: &Path) -> Result<Line, Failed> {
     let timing = world.settings.timing;
     let user_agent = world.settings.release.user_agent();
@@ -198,7 +198,7 @@ fn validate_versions(world: &World, caller: &str, info: &PluginInfo) -> Result<V
             "{failed} Plugin returned an empty list for supported versions"
         ));
     }
-    // 1.x alone is supported; 2.x is left out, and 0.x is not enough.
+    // Only 1.x is supported: it ignores 2.x, and refuses 0.x.
     let versions = info.supported_versions.iter();
     let highest = versions
         .filter_map(|version| parse_version(version))
@@ -261,7 +261,7 @@ async fn node_get_info(world: &World, endpoint: &str) -> Result<NodeGetInfoRespo
     within(world.settings.timing.node_get_info, call).await
 }
 
-/// The writes that a registration makes, as far as they change anything.
+/// The writes of a registration that change an object.
 fn write_api_objects(world: &World, name: &str, node: &NodeGetInfoResponse) -> Result<(), String> {
     if node.node_id.is_empty() {
         return Err("error adding CSI driver node info: driverNodeID must not be empty".to_owned());
@@ -290,8 +290,8 @@ fn write_api_objects(world: &World, name: &str, node: &NodeGetInfoResponse) -> R
         })
 }
 
-/// The CSI plugin's unregisterDriver: true when the driver had been installed. A failed write
-/// is a line in the log and no more; labels stay on the node.
+/// The CSI plugin's unregisterDriver: true when the driver had been installed. A failed write only
+/// causes a line in the log; labels stay on the node.
 fn uninstall(world: &World, name: &str) -> bool {
     let known = world.drivers.borrow_mut().remove(name);
     let down = world.faults().fail_api_writes.clone();

@@ -1,4 +1,4 @@
-//! What a test chooses about a kubelet: release, places, times, and the faults to switch on.
+//! The settings of a test kubelet: release, paths, times and faults.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::Redial;
 
-/// Releases that behave differently; each stands for its neighbours.
+/// Releases that behave differently; each represents a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Release {
-    /// Before 1.25.0: links are ignored when the kubelet starts.
+    /// Before 1.25.0: the kubelet ignores links when it starts.
     V1_24,
-    /// 1.25.0 to 1.35: links are seen at the start; what fails after GetInfo is not tried again.
+    /// 1.25.0 to 1.35: it sees links at the start; it does not retry a failure after GetInfo.
     V1_35,
-    /// From 1.36.0: everything is tried again, and the answer to Notify counts.
+    /// From 1.36.0: it retries every failure, and the answer to Notify counts.
     V1_36,
 }
 
@@ -22,7 +22,7 @@ impl Release {
     /// Every release, for tests that go through all of them.
     pub const ALL: [Self; 3] = [Self::V1_24, Self::V1_35, Self::V1_36];
 
-    /// What its gRPC library says of itself in each call.
+    /// The user agent of its gRPC library.
     pub(super) fn user_agent(self) -> &'static str {
         match self {
             Self::V1_24 => "grpc-go/1.40.0",
@@ -31,8 +31,7 @@ impl Release {
         }
     }
 
-    /// When a connection that was lost in the middle of a registration is made again: 1.24 has
-    /// grpc-go 1.40.
+    /// When it restores a connection that was lost during a registration: 1.24 has grpc-go 1.40.
     pub(super) fn redial(self, pause: Duration) -> Redial {
         match self {
             Self::V1_24 => Redial::Paced(pause),
@@ -40,12 +39,12 @@ impl Release {
         }
     }
 
-    /// The walk at the start looks through links (1.25.0 and later).
+    /// The walk at the start follows links (1.25.0 and later).
     pub(super) fn walk_follows_links(self) -> bool {
         self >= Self::V1_35
     }
 
-    /// A registration that failed late is forgotten, hence tried again (1.36.0 and later).
+    /// It forgets a registration that failed late, and so retries it (1.36.0 and later).
     pub(super) fn forgets_failed_registrations(self) -> bool {
         self >= Self::V1_36
     }
@@ -57,7 +56,7 @@ impl PartialOrd for Release {
     }
 }
 
-/// Where the kubelet lives and how it behaves.
+/// The directories and the behaviour of a kubelet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settings {
     /// The kubelet's root directory; `plugins_registry` and `pod-resources` are below it.
@@ -74,7 +73,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A kubelet with the real times.
+    /// A kubelet with a real kubelet's times.
     pub fn new(root: impl Into<PathBuf>, release: Release) -> Self {
         Self {
             root: root.into(),
@@ -106,29 +105,29 @@ impl Settings {
         self
     }
 
-    /// The directory that is watched.
+    /// The directory that it watches.
     pub fn registry_dir(&self) -> PathBuf {
         self.root.join("plugins_registry")
     }
 
-    /// The socket that shows a kubelet is there.
+    /// The socket that shows that a kubelet runs.
     pub fn pod_resources_socket(&self) -> PathBuf {
         Path::new(&self.root).join("pod-resources/kubelet.sock")
     }
 }
 
-/// The kubelet's times; the default is what the real one has.
+/// The kubelet's times; the defaults are a real kubelet's.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Timing {
-    /// Between two comparisons of what was seen and what is registered.
+    /// Between two rounds of the reconciler.
     pub loop_interval: Duration,
     /// After the first failure on a path.
     pub backoff_initial: Duration,
-    /// What doubling ends at.
+    /// The longest back-off.
     pub backoff_max: Duration,
-    /// How long one dial goes on.
+    /// The deadline of a dial.
     pub dial_timeout: Duration,
-    /// grpc-go's pause after a refused connect within one dial; each next one is 1.6 times as long.
+    /// grpc-go's pause after a refused connect within one dial; each pause is 1.6 times the last.
     pub redial: Duration,
     /// Deadline of GetInfo.
     pub get_info: Duration,
@@ -154,8 +153,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Loop, back-off and dial this many times faster. Deadlines of calls stay as they are:
-    /// a slow machine would miss shorter ones.
+    /// Loop, back-off and dial this many times faster. Deadlines of calls stay: a slow machine would
+    /// miss shorter deadlines.
     #[must_use]
     pub fn faster(factor: u32) -> Self {
         let real = Self::default();
@@ -170,26 +169,25 @@ impl Timing {
     }
 }
 
-/// Faults that can be switched on and off while the kubelet runs.
+/// Faults that a test can switch on and off while the kubelet runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-// Whoever sends them need not know each of them.
+// A sender may leave fields out.
 #[serde(default)]
 pub struct Faults {
-    /// Validation refuses every driver, with these words; every release tries again.
+    /// Validation refuses every driver, with these words; every release retries.
     pub refuse: Option<String>,
     /// Writes to the API server fail with this message: a failure after GetInfo.
     pub fail_api_writes: Option<String>,
-    /// The next registration that would be announced with Notify(true) loses its connection
-    /// instead, this many times.
+    /// The next registrations lose their connection in place of Notify(true), this many times.
     pub lose_notify: u32,
-    /// A pause after GetInfo, as a slow NodeGetInfo makes it, with the connection open.
+    /// A pause after GetInfo with the connection open, as with a slow NodeGetInfo.
     pub delay_after_get_info: Duration,
-    /// A pause before Notify(true), as slow writes to the API server make it: the driver is
-    /// registered, and the registrar does not know yet.
+    /// A pause before Notify(true), as with slow writes to the API server: the driver is registered,
+    /// and the registrar does not know yet.
     pub delay_before_notify: Duration,
-    /// GetInfo's connection is closed at once, and Notify comes on one of its own. No release does that
-    /// yet; it was proposed.
+    /// The kubelet closes GetInfo's connection at once, and calls Notify on a new one. No release does
+    /// this yet; it was proposed.
     pub notify_apart: bool,
-    /// Nothing is compared: events are seen, and nothing follows from them.
+    /// The reconciler is paused: the watcher sees events, and nothing follows from them.
     pub pause: bool,
 }

@@ -1,4 +1,4 @@
-//! The plugin watcher: walks plugins_registry once, then believes inotify.
+//! The plugin watcher: walks plugins_registry once, then relies on inotify.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -15,7 +15,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Watches before it walks, so that nothing falls between the two.
+    /// Watches before it walks, so that no file is missed in between.
     pub(super) fn start(world: Rc<World>) -> Self {
         let dir = world.settings.registry_dir();
         let mut watcher = Self {
@@ -41,10 +41,10 @@ impl Watcher {
         }
     }
 
-    /// Looks once. Whatever cannot be looked at now is never looked at again.
+    /// Looks at a path once. A path that fails now is never looked at again.
     fn created(&mut self, path: &Path) {
-        // The look comes before the question of the leading dot: that is what makes a hidden
-        // temporary name, gone by now, cost an error line.
+        // The stat comes before the check for a leading dot: a hidden temporary file that is gone by
+        // now causes an error line.
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) => {
@@ -61,8 +61,8 @@ impl Watcher {
         }
     }
 
-    /// Go's filepath.Walk with the kubelet's function: the root is watched even if it is a
-    /// link to a directory, but then there is nothing to walk, because Walk does not follow it.
+    /// Go's filepath.Walk with the kubelet's function: the kubelet watches the root even if it is a
+    /// link to a directory, but then finds nothing, because Walk does not follow the link.
     fn traverse(&mut self, dir: &Path) {
         if let Err(error) = self.notifications.watch(dir) {
             return self.error(&format!("failed to watch {}, err: {error}", dir.display()));

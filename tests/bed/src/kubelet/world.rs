@@ -1,4 +1,4 @@
-//! What the kubelet holds in memory: what it saw, what it registered, and which drivers it knows.
+//! The kubelet's memory: the paths that it saw, the paths that it registered, and its drivers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::ledger::Ledger;
 use super::settings::{Faults, Settings};
 
-/// When a path was seen: only sameness counts, so a number does.
+/// When the kubelet saw a path: only equality matters, so a number is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(u64);
 
@@ -18,9 +18,9 @@ pub(super) struct World {
     pub(super) ledger: Arc<Ledger>,
     faults: Arc<Mutex<Faults>>,
     last_stamp: Cell<u64>,
-    /// Desired: the paths that the watcher saw and did not see go.
+    /// Desired: the paths that the watcher saw and that were not removed.
     pub(super) desired: RefCell<BTreeMap<PathBuf, Stamp>>,
-    /// Actual: the paths for which a registration was at least begun.
+    /// Actual: the paths for which a registration has begun.
     pub(super) actual: RefCell<BTreeMap<PathBuf, Plugin>>,
     /// The CSI plugin's own list, by driver name.
     pub(super) drivers: RefCell<BTreeMap<String, KnownDriver>>,
@@ -35,7 +35,7 @@ pub(super) struct Plugin {
 #[derive(Debug, Clone)]
 pub(super) struct KnownDriver {
     pub(super) version: Version,
-    /// NodeGetInfo and the API writes came through.
+    /// NodeGetInfo and the API writes succeeded.
     pub(super) installed: bool,
 }
 
@@ -55,7 +55,8 @@ impl World {
         }
     }
 
-    /// A path seen again gets a new stamp, hence de-registration and registration.
+    /// A path that the watcher sees again gets a new stamp, which causes a de-registration and a
+    /// registration.
     pub(super) fn want(&self, path: &Path) {
         self.last_stamp.update(|stamp| stamp + 1);
         let stamp = Stamp(self.last_stamp.get());
@@ -70,10 +71,10 @@ impl World {
         self.faults.lock().unwrap()
     }
 
-    /// The driver's name is taken from now on, before it has shown that it works.
+    /// Takes the driver's name before the driver has answered NodeGetInfo.
     pub(super) fn learn(&self, name: &str, version: Version) {
         let mut drivers = self.drivers.borrow_mut();
-        // One with a lower version may have been installed under that name.
+        // A driver with a lower version may be installed under that name.
         let installed = drivers.get(name).is_some_and(|old| old.installed);
         drivers.insert(name.to_owned(), KnownDriver { version, installed });
     }
@@ -84,7 +85,7 @@ impl World {
         self.drivers.borrow_mut().insert(name.to_owned(), driver);
     }
 
-    /// Registered paths that are no longer wanted, or wanted anew.
+    /// Registered paths that are no longer desired, or that have a new stamp.
     pub(super) fn to_deregister(&self) -> Vec<(PathBuf, Plugin)> {
         let desired = self.desired.borrow();
         let actual = self.actual.borrow();
@@ -96,7 +97,7 @@ impl World {
             .collect()
     }
 
-    /// Wanted paths that are not registered as they are now.
+    /// Desired paths that are not registered with their present stamp.
     pub(super) fn to_register(&self) -> Vec<(PathBuf, Stamp)> {
         let actual = self.actual.borrow();
         let desired = self.desired.borrow();

@@ -1,4 +1,4 @@
-//! The fake driver, asked over its socket.
+//! The fake driver, called over its socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +10,11 @@ use bed::driver::{Answer, Call, Closing, Listening, Probe};
 use bed::proto::csi::identity_client::IdentityClient;
 use bed::proto::csi::node_client::NodeClient;
 use bed::proto::csi::{GetPluginInfoRequest, NodeGetInfoRequest, ProbeRequest};
+use bed::scene::{NAME, SOON};
 use bed::{Behaviour, FakeDriver, Node, eventually};
 use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Status};
-
-const NAME: &str = "local.csi.test";
-const SOON: Duration = Duration::from_secs(15);
 
 struct Client {
     runtime: tokio::runtime::Runtime,
@@ -79,7 +77,7 @@ fn start(node: &Node, behaviour: Behaviour) -> FakeDriver {
 }
 
 #[test]
-fn answers_as_it_was_told() {
+fn answers_with_its_behaviour() {
     let node = Node::new();
     let mut driver = start(&node, Behaviour::named(NAME));
     let client = Client::connect(driver.path());
@@ -184,11 +182,11 @@ fn ends_with_and_without_its_socket() {
     let node = Node::new();
     let mut driver = start(&node, Behaviour::named(NAME));
     let mut stream = UnixStream::connect(driver.path()).unwrap();
-    // One that was never accepted would be reset.
+    // A connection that was never accepted would be reset.
     eventually("accepted", SOON, || driver.connections() == 1);
     driver.kill();
     let mut rest = Vec::new();
-    // Whatever was said before, the end comes.
+    // The end comes, whatever the driver sent before.
     stream.read_to_end(&mut rest).unwrap();
     assert!(driver.path().exists());
     driver.restart(Behaviour::named("other.csi.test"));
@@ -199,7 +197,7 @@ fn ends_with_and_without_its_socket() {
     assert_eq!(driver.connections(), 0);
 }
 
-/// All that the driver says on a connection on which nothing is asked, until it ends it.
+/// All bytes of the driver on an idle connection, until the driver closes it.
 fn said_until_the_end(closing: Closing) -> Vec<u8> {
     let node = Node::new();
     let driver = node.behaving(NAME, Behaviour::named(NAME).closing(closing));
@@ -232,7 +230,7 @@ fn ends_idle_and_old_connections_with_a_goaway_or_without() {
 }
 
 #[test]
-fn a_connection_that_is_open_ends_when_the_policy_comes() {
+fn an_open_connection_ends_when_the_policy_changes() {
     let node = Node::new();
     let mut driver = node.driver(NAME);
     let client = Client::connect(driver.path());

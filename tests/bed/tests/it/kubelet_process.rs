@@ -1,13 +1,14 @@
-//! The kubelet in a process of its own, and by hand over the wire.
+//! The kubelet in its own process, and single calls of a kubelet.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use bed::kubelet::{Event, KubeletProcess};
+use bed::scene::{NAME, SOON};
 use bed::{Behaviour, FakeDriver, Node, Release, eventually, wire};
 
-use crate::scene::{NAME, ROUNDS, SOON, settings};
+use crate::scene::ROUNDS;
 use crate::stand_in::StandIn;
 
 fn parties(node: &Node) -> (FakeDriver, StandIn) {
@@ -22,7 +23,7 @@ fn parties(node: &Node) -> (FakeDriver, StandIn) {
 fn registers_from_a_process_of_its_own_and_survives_kill_9() {
     let node = Node::new();
     let (_driver, registrar) = parties(&node);
-    let mut kubelet = KubeletProcess::start(settings(&node, Release::V1_35));
+    let mut kubelet = KubeletProcess::start(node.kubelet_settings(Release::V1_35));
     symlink(&registrar.path, node.link(NAME)).unwrap();
     kubelet.wait_registered(NAME, SOON);
     let first = kubelet.pid().unwrap();
@@ -38,7 +39,7 @@ fn registers_from_a_process_of_its_own_and_survives_kill_9() {
     UnixStream::connect(&socket).unwrap();
     kubelet.wait_registered(NAME, SOON);
     assert_ne!(kubelet.pid().unwrap(), first);
-    // The API objects have outlived the process.
+    // The API objects survive the process.
     let counts = kubelet.counts_since(mark);
     assert_eq!((counts.registrations, counts.api_writes()), (1, 0));
     let records = kubelet.records();
@@ -50,7 +51,7 @@ fn registers_from_a_process_of_its_own_and_survives_kill_9() {
 fn takes_faults_and_labels_from_its_owner() {
     let node = Node::new();
     let (_driver, registrar) = parties(&node);
-    let mut kubelet = KubeletProcess::start(settings(&node, Release::V1_36));
+    let mut kubelet = KubeletProcess::start(node.kubelet_settings(Release::V1_36));
     kubelet.fault(|faults| faults.refuse = Some("closed".to_owned()));
     symlink(&registrar.path, node.link(NAME)).unwrap();
     kubelet.wait_for("refuse", Default::default(), SOON, |event| {
@@ -68,10 +69,12 @@ fn the_watcher_can_come_well_after_pod_resources() {
     let node = Node::new();
     let (_driver, registrar) = parties(&node);
     std::fs::create_dir_all(node.kubelet_registry_dir()).unwrap();
-    let late = settings(&node, Release::V1_24).with_watcher_delay(Duration::from_millis(400));
+    let late = node
+        .kubelet_settings(Release::V1_24)
+        .with_watcher_delay(Duration::from_millis(400));
     let mut kubelet = KubeletProcess::start(late.clone());
     UnixStream::connect(late.pod_resources_socket()).unwrap();
-    // A link made in between is lost on a kubelet before 1.25.
+    // A kubelet before 1.25 misses a link that was created in between.
     symlink(&registrar.path, node.link(NAME)).unwrap();
     kubelet.wait_for("watch", Default::default(), SOON, |event| {
         *event == Event::Watching
@@ -83,7 +86,10 @@ fn the_watcher_can_come_well_after_pod_resources() {
         late.pod_resources_socket().metadata().unwrap().ctime_nsec(),
         before
     );
-    kubelet.restart_as(settings(&node, Release::V1_36).without_pod_resources());
+    kubelet.restart_as(
+        node.kubelet_settings(Release::V1_36)
+            .without_pod_resources(),
+    );
     UnixStream::connect(late.pod_resources_socket()).unwrap_err();
     kubelet.wait_registered(NAME, SOON);
 }
@@ -111,7 +117,7 @@ fn a_call_by_hand_holds_its_connection() {
 async fn the_handles_work_inside_a_runtime() {
     let node = Node::new();
     let (_driver, registrar) = parties(&node);
-    let kubelet = bed::TestKubelet::start(settings(&node, Release::V1_36));
+    let kubelet = bed::TestKubelet::start(node.kubelet_settings(Release::V1_36));
     symlink(&registrar.path, node.link(NAME)).unwrap();
     kubelet.wait_registered(NAME, SOON);
     assert_eq!(wire::get_info(&registrar.path).unwrap().name, NAME);

@@ -1,6 +1,6 @@
-//! The bed's own tests: the fakes do what kubelet.md says, before anything is tested against them.
+//! The bed's own tests: the fakes behave as kubelet.md says.
 
-mod crowd;
+mod callers;
 mod fake_driver;
 mod kubelet_process;
 mod plugin_watcher;

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use bed::kubelet::{Counts, Event};
+use bed::scene::{NAME, SOON};
 use bed::{Release, Timing};
 
-use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
+use crate::scene::{ROUNDS, Scene, remove};
 use crate::stand_in::StandIn;
 
 #[test]
@@ -34,7 +35,10 @@ fn registers_a_link_to_a_live_socket() {
 #[test]
 fn takes_about_a_second_with_the_real_times() {
     let mut scene = Scene::new(Release::V1_36);
-    let real = settings(&scene.node, Release::V1_36).with_timing(Timing::default());
+    let real = scene
+        .node
+        .kubelet_settings(Release::V1_36)
+        .with_timing(Timing::default());
     scene.kubelet.restart_as(real);
     let mark = scene.kubelet.mark();
     scene.make_link();
@@ -66,11 +70,11 @@ fn never_looks_again_at_a_link_that_dangled() {
 }
 
 #[test]
-fn retries_a_link_to_a_socket_that_nobody_listens_on() {
+fn retries_a_link_to_a_dead_socket() {
     for release in Release::ALL {
         let mut scene = Scene::new(release);
         scene.registrar.end();
-        let mut fast = settings(&scene.node, release);
+        let mut fast = scene.node.kubelet_settings(release);
         fast.timing = Timing::faster(100);
         scene.kubelet.restart_as(fast);
         scene.make_link();
@@ -84,7 +88,7 @@ fn retries_a_link_to_a_socket_that_nobody_listens_on() {
 }
 
 #[test]
-fn does_not_notice_a_target_that_is_bound_anew() {
+fn does_not_notice_a_target_that_is_bound_again() {
     for release in Release::ALL {
         let mut scene = Scene::registered(release);
         let mark = scene.kubelet.mark();
@@ -97,7 +101,7 @@ fn does_not_notice_a_target_that_is_bound_anew() {
 }
 
 #[test]
-fn deregisters_and_registers_a_link_that_is_made_anew() {
+fn deregisters_and_registers_a_recreated_link() {
     for release in Release::ALL {
         let scene = Scene::registered(release);
         for by_rename in [true, false] {
@@ -114,7 +118,7 @@ fn deregisters_and_registers_a_link_that_is_made_anew() {
             let back = scene.kubelet.wait_for("register", mark, SOON, |event| {
                 matches!(event, Event::Register { .. })
             });
-            // A round of the loop lies between the two.
+            // The loop makes a round between the two.
             let round = scene.kubelet.settings().timing.loop_interval;
             assert!(back.at - gone.at > round / 2);
             let counts = scene.kubelet.counts_since(mark);
@@ -176,7 +180,7 @@ fn ignores_hidden_names() {
         let hidden = scene.node.kubelet_registry_dir().join(".hidden-reg.sock");
         symlink(&scene.registrar.path, hidden).unwrap();
         scene.nothing_since(mark);
-        // Nor does the walk at the start see it.
+        // The walk at the start does not see it either.
         scene.kubelet.restart();
         scene.nothing_since(mark);
     }
@@ -188,7 +192,7 @@ fn logs_an_error_for_a_hidden_name_that_is_gone_when_looked_at() {
         let scene = Scene::new(release);
         let dir = scene.node.kubelet_registry_dir();
         let mark = scene.kubelet.mark();
-        // Whether the name is still there is a race by nature; a dangling one is never there.
+        // Whether the temporary name still exists is a race; a dangling link never counts.
         symlink("/nowhere", dir.join(".staged")).unwrap();
         scene.kubelet.wait_for(
             "log an error",
@@ -228,7 +232,7 @@ fn watches_directories_inside() {
         });
         symlink(&scene.registrar.path, dir.join("reg.sock")).unwrap();
         scene.kubelet.wait_registered(NAME, SOON);
-        // And a plain socket inside is found by the walk of every release.
+        // The walk of every release finds a plain socket inside.
         scene.kubelet.stop();
         remove(&dir.join("reg.sock"));
         scene.registrar.end();
@@ -240,7 +244,7 @@ fn watches_directories_inside() {
 }
 
 #[test]
-fn is_blind_after_its_directory_was_deleted_and_made_anew() {
+fn sees_nothing_after_its_directory_was_deleted_and_recreated() {
     for release in Release::ALL {
         let mut scene = Scene::registered(release);
         let dir = scene.node.kubelet_registry_dir();
@@ -270,7 +274,7 @@ fn sees_links_when_it_starts_from_1_25_on() {
         scene.kubelet.wait_registered(NAME, SOON);
         let counts = scene.kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
-        // The objects said so already.
+        // The objects had these values already.
         assert_eq!(counts.api_writes(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The registration call as kubelet.md has it: refusals, retries, back-off, collisions, Notify.
+//! The registration as kubelet.md describes it: refusals, retries, back-off, collisions, Notify.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bed::driver::{Answer, Behaviour, Call};
 use bed::kubelet::{Counts, Event};
+use bed::scene::{NAME, SOON};
 use bed::{Release, Timing, eventually};
 
-use crate::scene::{NAME, ROUNDS, SOON, Scene, remove, settings};
+use crate::scene::{ROUNDS, Scene, remove};
 use crate::stand_in::{NotifyAnswer, StandIn};
 
 fn rejections(scene: &Scene) -> usize {
@@ -53,9 +54,9 @@ fn versions_and_type_are_validated() {
 }
 
 #[test]
-fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
+fn back_off_doubles_and_persists_when_the_link_is_recreated() {
     let mut scene = Scene::new(Release::V1_35);
-    let mut slow = settings(&scene.node, Release::V1_35);
+    let mut slow = scene.node.kubelet_settings(Release::V1_35);
     slow.timing.backoff_initial = Duration::from_millis(400);
     scene.kubelet.restart_as(slow);
     scene
@@ -73,14 +74,14 @@ fn back_off_doubles_and_is_kept_when_the_link_is_made_anew() {
         let times = rejected();
         (times.len() >= 4).then_some(times)
     });
-    // Each up to the next round of the loop.
+    // Each rounded up to the next round of the loop.
     for (pair, least) in times.windows(2).zip([400, 800, 1600]) {
         assert!(
             pair[1] - pair[0] > Duration::from_millis(least),
             "{times:?}"
         );
     }
-    // 3.2 s now: a fresh link of that name waits as long, one of another name does not.
+    // The back-off is 3.2 s now: a new link of that name waits for it, a link of another name does not.
     scene.kubelet.fault(|faults| faults.refuse = None);
     scene.rename_link_over();
     let mark = scene.kubelet.mark();
@@ -99,7 +100,7 @@ fn back_off_also_holds_up_a_deregistration() {
     let mut scene = Scene::new(Release::V1_35);
     // Before 1.36 an error from Notify(true) leaves the driver registered and the path failed.
     scene.registrar.answer_notify(NotifyAnswer::Error);
-    let mut slow = settings(&scene.node, Release::V1_35);
+    let mut slow = scene.node.kubelet_settings(Release::V1_35);
     slow.timing.backoff_initial = Duration::from_secs(2);
     scene.kubelet.restart_as(slow);
     scene.make_link();
@@ -132,7 +133,7 @@ fn a_failure_after_get_info_is_retried_from_1_36_on_only() {
             let mark = scene.kubelet.mark();
             scene.nothing_since(mark);
             assert_eq!(scene.driver.called(Call::NodeGetInfo), 1);
-            // De-registers without effect, because the path is in its books.
+            // The kubelet de-registers without effect, because it still has the path.
             scene.rename_link_over();
         }
         scene.kubelet.wait_registered(NAME, SOON);
@@ -205,7 +206,7 @@ fn an_error_from_notify_makes_1_36_start_over_and_no_other() {
 #[test]
 fn a_late_answer_to_notify_is_an_error() {
     let mut scene = Scene::new(Release::V1_36);
-    let mut settings = settings(&scene.node, Release::V1_36);
+    let mut settings = scene.node.kubelet_settings(Release::V1_36);
     settings.timing.notify = Duration::from_millis(300);
     scene.kubelet.restart_as(settings);
     scene
@@ -243,7 +244,8 @@ fn a_lost_notify_is_never_heard_of_before_1_36() {
     }
 }
 
-/// Ends the registrar between GetInfo and Notify, and has it back soon; how Notify went.
+/// Stops the registrar between GetInfo and Notify, starts it again soon, and returns the result of
+/// Notify.
 fn ended_in_between(release: Release, redial: Duration) -> Option<String> {
     let mut scene = Scene::new(release);
     let mut settings = scene.kubelet.settings().clone();
@@ -257,7 +259,7 @@ fn ended_in_between(release: Release, redial: Duration) -> Option<String> {
     let mark = Default::default();
     scene.kubelet.wait_for("ask", mark, SOON, asked);
     scene.registrar.end();
-    // Long enough for an attempt at once to be refused.
+    // Long enough that an immediate attempt is refused.
     std::thread::sleep(Duration::from_millis(100));
     scene.registrar.bind();
     let notified = |event: &Event| matches!(event, Event::Notified { .. });
@@ -275,7 +277,7 @@ fn a_registrar_that_is_back_in_time_hears_the_end() {
 }
 
 #[test]
-fn before_1_35_a_lost_connection_is_made_again_after_a_pause_and_not_for_a_call() {
+fn before_1_35_a_lost_connection_is_restored_after_a_pause_and_not_for_a_call() {
     for release in Release::ALL {
         let error = ended_in_between(release, Duration::from_secs(60));
         assert_eq!(error.is_some(), release == Release::V1_24, "{error:?}");
@@ -312,13 +314,13 @@ fn a_second_socket_with_the_same_name_is_refused() {
         let words = "Another driver with the same name is already registered";
         assert!(error.contains(words), "{error}");
 
-        // Removing the refused one does nothing.
+        // Removing the refused link has no effect.
         remove(&link);
         let mark = scene.kubelet.mark();
         bed::never("it lets go of the first", ROUNDS, || {
             scene.kubelet.counts_since(mark).deregistrations > 0
         });
-        // Removing the registered one takes the driver away.
+        // Removing the registered link de-registers the driver.
         remove(&scene.link());
         scene.kubelet.wait_deregistered(NAME, SOON);
     }

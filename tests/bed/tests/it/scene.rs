@@ -5,13 +5,12 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bed::kubelet::{Counts, Mark};
-use bed::{Behaviour, FakeDriver, Node, Release, Settings, TestKubelet, Timing};
+use bed::kubelet::Mark;
+use bed::scene::{NAME, SOON};
+use bed::{FakeDriver, Node, Release, TestKubelet};
 
 use crate::stand_in::StandIn;
 
-pub(crate) const NAME: &str = "local.csi.test";
-pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// Several rounds of the loop: long enough to see that nothing happens.
 pub(crate) const ROUNDS: Duration = Duration::from_millis(500);
 
@@ -23,14 +22,13 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Everything is up and nothing is linked.
+    /// Everything runs, and no link exists.
     pub(crate) fn new(release: Release) -> Self {
         let node = Node::new();
-        let driver =
-            FakeDriver::start_in_new_directory(node.csi_socket(NAME), Behaviour::named(NAME));
+        let driver = node.driver(NAME);
         fs::create_dir_all(node.registry_dir()).unwrap();
         let registrar = StandIn::serve(&node.reg_socket(NAME), NAME, driver.path());
-        let kubelet = TestKubelet::start(settings(&node, release));
+        let kubelet = TestKubelet::start(node.kubelet_settings(release));
         Self {
             kubelet,
             registrar,
@@ -55,7 +53,7 @@ impl Scene {
         symlink(&self.registrar.path, self.link()).unwrap();
     }
 
-    /// A fresh link renamed over the old one, staged where the kubelet does not watch.
+    /// Renames a new link over the old one, from a directory that the kubelet does not watch.
     pub(crate) fn rename_link_over(&self) {
         let staged = self.node.kubelet_root().join("staged");
         symlink(&self.registrar.path, &staged).unwrap();
@@ -73,17 +71,8 @@ impl Scene {
 
     #[track_caller]
     pub(crate) fn nothing_since(&self, mark: Mark) {
-        bed::stays("the kubelet does nothing", ROUNDS, || {
-            let counts = self.kubelet.counts_since(mark);
-            (counts == Counts::default())
-                .then_some(())
-                .ok_or(format!("{counts:?}"))
-        });
+        bed::scene::nothing_since(&self.kubelet, mark);
     }
-}
-
-pub(crate) fn settings(node: &Node, release: Release) -> Settings {
-    Settings::new(node.kubelet_root(), release).with_timing(Timing::faster(10))
 }
 
 pub(crate) fn remove(path: &Path) {

@@ -1,4 +1,4 @@
-//! A registrar of the simplest kind: serves Registration on one socket and keeps what it is told.
+//! The simplest registrar: serves Registration on one socket and records Notify.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ struct Shared {
     notify: NotifyAnswer,
 }
 
-/// How Notify is answered.
+/// The answer to Notify.
 #[derive(Clone, Copy)]
 pub(crate) enum NotifyAnswer {
     Ok,
@@ -58,7 +58,7 @@ impl StandIn {
         stand_in
     }
 
-    /// Binds the socket, anew if it was bound before.
+    /// Binds the socket, again if it was bound before.
     pub(crate) fn bind(&mut self) {
         self.end();
         if self.path.exists() {
@@ -87,7 +87,7 @@ impl StandIn {
         self.running = Some((stop, thread));
     }
 
-    /// Stops and leaves the socket file behind.
+    /// Stops, and leaves the socket file.
     pub(crate) fn end(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             drop(stop);

@@ -1,4 +1,4 @@
-//! Set-ups where a directory is not what it should be.
+//! Nodes on which a directory is the cause.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

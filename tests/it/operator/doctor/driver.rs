@@ -159,7 +159,7 @@ fn a_plugins_dir_that_others_may_write_to() {
         found["level"].as_str().unwrap().to_owned()
     };
     assert_eq!(about(Some(NAME)), "fault");
-    // The operator has named this one.
+    // The operator has a table for this driver.
     assert_eq!(about(Some(OTHER)), "warning");
     assert_eq!(about(None), "warning");
 }

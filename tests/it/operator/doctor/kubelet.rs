@@ -1,4 +1,4 @@
-//! Set-ups where the kubelet is the cause.
+//! Nodes on which the kubelet is the cause.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use bed::{KubeletProcess, Release, Scene, Settings, Timing};
 use super::{doctor, finds, first_is, fixed_by, proc};
 use crate::setup;
 
-/// Puts a kubelet into that, with this root directory, and with this as its file system.
+/// Adds a kubelet to that proc file system, with this root directory and this root file system.
 fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
     let process = proc(scene).join("4711");
     fs::create_dir(&process).unwrap();
@@ -20,7 +20,7 @@ fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
     );
     fs::write(process.join("cmdline"), line).unwrap();
     fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
-    // The node's own, if it has the mounts of the first process.
+    // A process with the mounts of pid 1 is the node's own.
     let first = proc(scene).join("1");
     fs::create_dir(&first).unwrap();
     for process in [&process, &first] {
@@ -31,8 +31,8 @@ fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
     symlink(root, process.join("root")).unwrap();
 }
 
-/// Takes the kubelet's directory away at once: while it is emptied, the daemon would put the link
-/// back.
+/// Moves the kubelet's directory away in one step: while a removal emptied it, the daemon would put the
+/// link back.
 fn take_away(scene: &Scene) {
     let names = (0..).map(|number| scene.node.root().join(format!("old-{number}")));
     let elsewhere = names.into_iter().find(|path| !path.exists()).unwrap();
@@ -122,7 +122,7 @@ fn a_kubelet_that_says_no() {
 }
 
 #[test]
-fn a_refusal_has_the_fix_that_fits_it() {
+fn a_refusal_has_the_matching_fix() {
     for (words, fix) in [
         ("detected topology value collision: zone", "reannounce"),
         (
@@ -142,7 +142,7 @@ fn a_refusal_has_the_fix_that_fits_it() {
 }
 
 #[test]
-fn a_plugins_registry_made_anew_under_a_running_kubelet() {
+fn a_plugins_registry_recreated_under_a_running_kubelet() {
     let scene = setup().started();
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
@@ -163,13 +163,13 @@ fn waits_for_a_restart(scene: &Scene) {
 }
 
 #[test]
-fn a_plugins_registry_made_anew_is_remembered_over_our_restart() {
+fn a_recreated_plugins_registry_is_remembered_across_a_restart_of_the_registrar() {
     let mut scene = setup().more("[service]\non_stop = \"keep\"\n").started();
     let settings = Settings::new(scene.node.kubelet_root(), Release::V1_36);
     let mut kubelet = KubeletProcess::start(settings.with_timing(Timing::faster(10)));
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
-    // While the registrar runs, and then while it does not.
+    // While the registrar runs, and then while it is down.
     for down in [false, true] {
         if down {
             scene.registrar.stop();
@@ -186,7 +186,7 @@ fn a_plugins_registry_made_anew_is_remembered_over_our_restart() {
         finds(&scene, "kubelet directory", "was deleted");
         kubelet.restart();
         scene.phase(NAME, "registered");
-        // What is over does not come back.
+        // A problem that is solved does not come back.
         scene.registrar.restart();
         scene.phase(NAME, "registered");
     }

@@ -1,4 +1,4 @@
-//! `doctor`: for each way in which a node can be broken, its first finding names the true cause.
+//! `doctor`: for each broken node, its first finding names the true cause.
 
 mod directories;
 mod driver;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{PROGRAM, setup};
 
-/// A proc file system of the test's own: nothing that runs on this machine is in it.
+/// An empty proc file system: it shows no process of this machine.
 fn proc(scene: &Scene) -> PathBuf {
     let proc = scene.node.root().join("proc");
     fs::create_dir_all(&proc).unwrap();
@@ -126,7 +126,7 @@ fn a_driver_that_was_withdrawn_by_hand() {
 }
 
 #[test]
-fn a_link_that_is_somebody_elses() {
+fn a_link_of_another_owner() {
     let scene = setup().set();
     let _foreign = UnixListener::bind(scene.node.link(NAME)).unwrap();
     let mut scene = scene;
@@ -148,9 +148,9 @@ fn a_directory_in_the_place_of_the_link() {
     finds(&scene, "another owner", "neither a socket nor a link");
 }
 
-/// What a path is called says nothing about what is wrong there.
+/// The doctor must not take words in a path for a cause.
 #[test]
-fn words_of_ours_in_a_path_do_not_change_the_fix() {
+fn words_in_a_path_do_not_change_the_fix() {
     let mut scene = setup().drivers(&[]).set();
     let registry = scene.node.root().join("who-serves-what");
     fs::create_dir(&registry).unwrap();
@@ -183,10 +183,9 @@ fn people_read_the_same_and_grep_finds_each_sentence_on_one_line() {
     assert!(said.contains(&fix), "{said}");
 }
 
-/// Such as one with flags of its own: what this configuration says is not its fault.
-/// By its environment: its drivers are elsewhere, and its links in the same place.
+/// The daemon's environment names another plugins_dir; its links have the same paths.
 #[test]
-fn a_daemon_with_other_plugins_is_taken_at_its_word() {
+fn the_status_of_a_daemon_with_another_plugins_dir_counts() {
     let mut scene = setup().set();
     let elsewhere = scene.node.root().join("elsewhere");
     let socket = elsewhere.join(NAME).join("csi.sock");
@@ -206,7 +205,7 @@ fn a_daemon_with_other_plugins_is_taken_at_its_word() {
 }
 
 #[test]
-fn a_daemon_with_other_settings_is_taken_at_its_word() {
+fn the_status_of_a_daemon_with_other_settings_counts() {
     let scene = setup().started();
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);

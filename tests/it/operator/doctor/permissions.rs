@@ -1,4 +1,4 @@
-//! Set-ups where somebody may not do something: modes, mounts, the sandbox.
+//! Nodes on which permissions are the cause: modes, mounts, the sandbox.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 use super::{doctor, finds, first_is, proc};
 use crate::setup;
 
-/// Root may do everything, so that these look as somebody who may not.
+/// Root may do everything, so these tests run the doctor as another user.
 fn doctor_as_nobody(scene: &Scene) -> Option<Output> {
     let proc = proc(scene).display().to_string();
     if !geteuid().is_root() {

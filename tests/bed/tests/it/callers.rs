@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bed::{Crowd, Node, Sidecar, Turn};
+use bed::{Callers, Node, Sidecar, Turn};
 
 #[test]
 fn every_connection_of_a_crowd_has_its_answer_in_either_order() {
@@ -10,26 +10,26 @@ fn every_connection_of_a_crowd_has_its_answer_in_either_order() {
     node.make_kubelet_registry_dir();
     let socket = node.link("d");
     let _sidecar = Sidecar::start(&socket, "d", Path::new("/csi.sock"));
-    let crowd = Crowd::open(&socket, 20).unwrap();
+    let crowd = Callers::open(&socket, 20).unwrap();
     for turn in [Turn::OneByOne, Turn::AllAtOnce] {
         assert_eq!(crowd.get_info(turn).unwrap().len(), 20);
     }
 }
 
 #[test]
-fn a_crowd_that_nobody_takes_says_which_connection_failed() {
+fn callers_without_a_listener_report_the_connection_that_failed() {
     let node = Node::new();
-    let error = Crowd::open(&node.link("d"), 2).err().unwrap();
+    let error = Callers::open(&node.link("d"), 2).err().unwrap();
     assert!(error.message().starts_with("connection 0 to "), "{error}");
 }
 
 #[test]
-fn a_crowd_whose_socket_goes_away_is_told() {
+fn callers_report_that_their_socket_is_gone() {
     let node = Node::new();
     node.make_kubelet_registry_dir();
     let socket = node.link("d");
     let sidecar = Sidecar::start(&socket, "d", Path::new("/csi.sock"));
-    let crowd = Crowd::open(&socket, 2).unwrap();
+    let crowd = Callers::open(&socket, 2).unwrap();
     sidecar.kill();
     assert!(crowd.get_info(Turn::AllAtOnce).is_err());
 }

@@ -14,26 +14,26 @@ use crate::proto::registration::InfoRequest;
 use crate::proto::registration::registration_client::RegistrationClient;
 use crate::worker::Worker;
 
-/// The connections, open until this is dropped. One thread has them all.
-pub struct Crowd {
+/// The connections, open until this is dropped, on one thread.
+pub struct Callers {
     turns: UnboundedSender<(Turn, mpsc::Sender<Answers>)>,
     _worker: Worker,
 }
 
-/// In which order the connections ask.
+/// The order of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Each when the one before it has its answer.
+    /// Each call follows the answer to the last.
     OneByOne,
-    /// All without waiting for each other.
+    /// All calls at once.
     AllAtOnce,
 }
 
 /// How long each connection waited for its answer.
 type Answers = Result<Vec<Duration>, Status>;
 
-impl Crowd {
-    /// Opens so many connections.
+impl Callers {
+    /// Opens this many connections.
     pub fn open(path: &Path, connections: usize) -> Result<Self, Status> {
         let (opened, result) = mpsc::channel();
         let (turns, taken) = unbounded_channel();
@@ -54,7 +54,7 @@ impl Crowd {
         })
     }
 
-    /// GetInfo once on each connection: how long each waited for the answer.
+    /// Calls GetInfo once on each connection, and returns how long each waited.
     pub fn get_info(&self, turn: Turn) -> Answers {
         let (sender, answers) = mpsc::channel();
         self.turns.send((turn, sender)).unwrap();

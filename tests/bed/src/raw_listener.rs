@@ -1,4 +1,4 @@
-//! Somebody on a Unix socket who does not speak gRPC: a rival, a babbler, a fickle driver.
+//! A listener on a Unix socket that does not speak gRPC.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,43 +12,43 @@ use std::time::Duration;
 
 use nix::sys::socket::{Shutdown, shutdown};
 
-/// Listens until it is dropped; its socket file stays behind, as after a kill.
-pub struct Stranger {
+/// Listens until it is dropped; its socket file stays, as after a kill.
+pub struct RawListener {
     listener: UnixListener,
     ended: Arc<AtomicBool>,
     met: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Stranger {
-    /// Takes every connection and keeps it open, without a word.
-    pub fn silent(path: &Path) -> Stranger {
-        Stranger::listen(path, Some)
+impl RawListener {
+    /// Accepts every connection, keeps it open and sends nothing.
+    pub fn silent(path: &Path) -> RawListener {
+        RawListener::listen(path, Some)
     }
 
-    /// The same in the place of whoever listens at `path`.
-    pub fn instead(path: &Path) -> Stranger {
+    /// The same, renamed over the socket at `path`.
+    pub fn instead(path: &Path) -> RawListener {
         let beside = path.with_extension("stranger");
-        let stranger = Stranger::silent(&beside);
+        let stranger = RawListener::silent(&beside);
         fs::rename(beside, path).unwrap();
         stranger
     }
 
     /// Closes every connection at once.
-    pub fn curt(path: &Path) -> Stranger {
-        Stranger::listen(path, |_| None)
+    pub fn curt(path: &Path) -> RawListener {
+        RawListener::listen(path, |_| None)
     }
 
-    /// Says this on every connection, and keeps it open.
-    pub fn saying(path: &Path, words: &'static [u8]) -> Stranger {
-        Stranger::listen(path, move |mut stream| {
+    /// Sends these bytes on every connection, and keeps it open.
+    pub fn saying(path: &Path, words: &'static [u8]) -> RawListener {
+        RawListener::listen(path, move |mut stream| {
             stream.write_all(words).ok().map(|()| stream)
         })
     }
 
-    /// Says `start`, and then `again` for ever.
-    pub fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> Stranger {
-        Stranger::listen(path, move |mut stream| {
+    /// Sends `start`, and then `again` without end.
+    pub fn flooding(path: &Path, start: &'static [u8], again: &'static [u8]) -> RawListener {
+        RawListener::listen(path, move |mut stream| {
             thread::spawn(move || {
                 let mut said = stream.write_all(start);
                 while said.is_ok() {
@@ -59,9 +59,9 @@ impl Stranger {
         })
     }
 
-    /// Says this on every connection, a byte at a time, and closes when it is through.
-    pub fn dripping(path: &Path, words: &'static [u8], pause: Duration) -> Stranger {
-        Stranger::listen(path, move |mut stream| {
+    /// Sends these bytes on every connection, one at a time, and then closes it.
+    pub fn dripping(path: &Path, words: &'static [u8], pause: Duration) -> RawListener {
+        RawListener::listen(path, move |mut stream| {
             thread::spawn(move || {
                 let mut bytes = words.chunks(1);
                 while bytes
@@ -75,9 +75,9 @@ impl Stranger {
         })
     }
 
-    /// Passes everything on to `behind`, and hangs up soon after the first bytes came back.
-    pub fn fickle(path: &Path, behind: PathBuf) -> Stranger {
-        Stranger::listen(path, move |stream| {
+    /// Forwards everything to `behind`, and closes the connection soon after the first bytes came back.
+    pub fn fickle(path: &Path, behind: PathBuf) -> RawListener {
+        RawListener::listen(path, move |stream| {
             let behind = UnixStream::connect(&behind).unwrap();
             thread::spawn(move || {
                 let there = (stream.try_clone().unwrap(), behind.try_clone().unwrap());
@@ -86,7 +86,7 @@ impl Stranger {
                     .set_read_timeout(Some(Duration::from_millis(5)))
                     .unwrap();
                 copy(behind.try_clone().unwrap(), stream.try_clone().unwrap());
-                // The other side may have hung up first.
+                // The other side may have closed it first.
                 drop(stream.shutdown(std::net::Shutdown::Both));
                 drop(behind.shutdown(std::net::Shutdown::Both));
                 pump.join().unwrap();
@@ -95,16 +95,16 @@ impl Stranger {
         })
     }
 
-    /// How many connections came so far.
+    /// How many connections it has accepted.
     pub fn met(&self) -> usize {
         self.met.load(Ordering::SeqCst)
     }
 
-    /// `manner` hands back a connection that stays open.
+    /// `manner` returns a connection that stays open.
     fn listen(
         path: &Path,
         manner: impl Fn(UnixStream) -> Option<UnixStream> + Send + 'static,
-    ) -> Stranger {
+    ) -> RawListener {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let listener = UnixListener::bind(path).unwrap();
         let (ended, met) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
@@ -122,7 +122,7 @@ impl Stranger {
                 }
             }
         });
-        Stranger {
+        RawListener {
             listener,
             ended,
             met,
@@ -131,7 +131,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for RawListener {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
         // Wakes the thread out of accept.
@@ -140,7 +140,7 @@ impl Drop for Stranger {
     }
 }
 
-/// Until either side ends, or `from` has nothing more to say after its first words.
+/// Until either side closes, or `from` is quiet after its first bytes.
 fn copy(mut from: UnixStream, mut to: UnixStream) {
     let mut buffer = [0; 4096];
     let mut heard = false;

@@ -1,4 +1,4 @@
-//! What a process in a container sees: a mount namespace and a root of its own.
+//! A container: a process with its own mount namespace and root.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -7,20 +7,20 @@ use std::process::{Command, Stdio};
 
 use crate::skipping::skipped;
 
-/// What a program of this machine needs to run at all.
+/// Directories that every program of this machine needs.
 const SYSTEM: [&str; 7] = ["bin", "dev", "etc", "lib", "lib64", "proc", "usr"];
 
-/// A container without an image: the system's own programs, and whatever of the node is mounted into
-/// it. The process keeps its pid and its uid. Only root can make one.
+/// A container without an image: it has the system's own programs, and the node's directories that are
+/// mounted into it. The process keeps its pid and its uid. Only root can create it.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct Container {
     root: PathBuf,
     script: String,
     own_pids: bool,
 }
 
-impl View {
-    /// An empty one. Its root is a file system in memory at `root`, which only its process sees.
+impl Container {
+    /// An empty container. Its root is a tmpfs at `root`, which only its process sees.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         std::fs::create_dir_all(&root).unwrap();
@@ -40,7 +40,7 @@ impl View {
         })
     }
 
-    /// The same with a directory of the node mounted at a place of the container's.
+    /// The same with a directory of the node mounted at a path of the container.
     #[must_use]
     pub fn mounted(mut self, what: impl AsRef<Path>, at: impl AsRef<Path>) -> Self {
         let (what, at) = (what.as_ref().display(), at.as_ref().display());
@@ -50,15 +50,15 @@ impl View {
         self
     }
 
-    /// The same with a pid namespace of its own: the process sees no other, and what calls it from
-    /// outside has no pid for it.
+    /// The same with its own pid namespace: the process sees no other process, and its callers from
+    /// outside have no pid for it.
     #[must_use]
     pub fn with_own_pids(mut self) -> Self {
         self.own_pids = true;
         self
     }
 
-    /// Runs a program in there; arguments can be added. The program's path is the container's.
+    /// A command that runs a program in the container; the program's path is the container's.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = unshare();
         if self.own_pids {
@@ -69,8 +69,7 @@ impl View {
         command
     }
 
-    /// Whether this process may make one; says loudly when a test goes without it. In CI it must be
-    /// so.
+    /// Whether this process may create one; [`skipped`] otherwise.
     pub fn can_be_had() -> bool {
         let mut tried = unshare();
         tried.args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]);

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// Fields of the status that the commands and HTTP need, and that are not promised to anybody.
+/// Fields of the status that the commands and HTTP need, and that are not part of the promised JSON.
 const NOT_IN_JSON: [&str; 9] = [
     "Status.notes",
     "Driver.serving",

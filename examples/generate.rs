@@ -7,7 +7,8 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap_complete::Shell;
+use clap::ArgAction;
+use clap_complete::{Generator, Shell};
 use clap_mangen::Man;
 use node_storage_driver_registrar::cli;
 
@@ -29,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn completions(out: &Path) -> Result<(), Box<dyn Error>> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut cli::command(), NAME, out)?;
+        fs::write(out.join(shell.file_name(NAME)), cli::completions(shell))?;
     }
     Ok(())
 }
@@ -44,7 +45,7 @@ fn command_page() -> Result<Vec<u8>, Box<dyn Error>> {
         .manual("System administration");
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    page.extend(synopsis(&command).as_bytes());
     page.extend(DESCRIPTION.as_bytes());
     man.render_options_section(&mut page)?;
     page.extend(commands(&command).as_bytes());
@@ -52,69 +53,102 @@ fn command_page() -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(page)
 }
 
+/// The commands that a user sees.
+fn shown(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+    let commands = command.get_subcommands();
+    commands.filter(|sub| sub.get_name() != "help" && !sub.is_hide_set())
+}
+
+/// The arguments of a command that are its own.
+fn arguments(sub: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
+    sub.get_arguments().filter(|argument| {
+        let inherited = matches!(argument.get_id().as_str(), "help" | "version");
+        !inherited && !argument.is_global_set() && !argument.is_hide_set()
+    })
+}
+
+/// An option with its value, or a positional argument.
+fn tag(argument: &clap::Arg) -> String {
+    let names = argument.get_value_names().and_then(|names| names.first());
+    let value = names
+        .filter(|_| argument.get_action().takes_values())
+        .map(|name| format!("\\fI{}\\fR", escape(name)));
+    let option = argument
+        .get_long()
+        .map(|long| format!("\\fB\\-\\-{}\\fR", escape(long)));
+    let many = argument.is_positional() && matches!(argument.get_action(), ArgAction::Append);
+    let dots = many.then(|| "...".to_owned());
+    let parts: Vec<String> = [option, value, dots].into_iter().flatten().collect();
+    parts.join(" ")
+}
+
+/// A command with its arguments. More options than a line has room for are shown as OPTIONS.
+fn usage(sub: &clap::Command) -> String {
+    let mut usage = vec![format!("\\fB{}\\fR", escape(sub.get_name()))];
+    let (options, operands): (Vec<_>, Vec<_>) =
+        arguments(sub).partition(|argument| !argument.is_positional());
+    if options.len() > 3 {
+        usage.push("[\\fIOPTIONS\\fR]".to_owned());
+    } else {
+        usage.extend(options.iter().map(|option| format!("[{}]", tag(option))));
+    }
+    usage.extend(operands.iter().map(|operand| {
+        let tag = tag(operand);
+        if operand.is_required_set() {
+            tag
+        } else {
+            format!("[{tag}]")
+        }
+    }));
+    usage.join(" ")
+}
+
+fn synopsis(command: &clap::Command) -> String {
+    let name = format!("\\fB{}\\fR [\\fIOPTIONS\\fR]", escape(NAME));
+    let lines: Vec<String> = shown(command)
+        .map(|sub| match sub.get_name() {
+            "run" => format!("{name} [{}]\n", usage(sub)),
+            _ => format!("{name} {}\n", usage(sub)),
+        })
+        .collect();
+    format!(".SH SYNOPSIS\n{}", lines.join(".br\n"))
+}
+
 /// The commands with their own options, on the one page: they are too short for pages of their own.
 fn commands(command: &clap::Command) -> String {
     let mut text = String::from(".SH COMMANDS\n");
-    for sub in command
-        .get_subcommands()
-        .filter(|sub| sub.get_name() != "help" && !sub.is_hide_set())
-    {
-        let mut heading = format!("\\fB{}\\fR", escape(sub.get_name()));
-        let mut options = String::new();
-        for argument in sub
-            .get_arguments()
-            .filter(|argument| !argument.is_global_set() && !argument.is_hide_set())
-        {
-            if matches!(argument.get_id().as_str(), "help" | "version") {
-                continue;
-            }
-            let value = argument
-                .get_value_names()
-                .and_then(|names| names.first())
-                .map(|name| format!("\\fI{}\\fR", escape(name)))
-                .filter(|_| argument.get_action().takes_values());
-            let Some(long) = argument.get_long() else {
-                let many = matches!(argument.get_action(), clap::ArgAction::Append);
-                let dots = if many { " ..." } else { "" };
-                let shown = format!("{}{dots}", value.unwrap_or_default());
-                heading += &if argument.is_required_set() {
-                    format!(" {shown}")
-                } else {
-                    format!(" [{shown}]")
-                };
-                continue;
-            };
-            let tag = format!("\\fB\\-\\-{}\\fR", escape(long));
-            let shown = value.map_or(tag.clone(), |value| format!("{tag} {value}"));
-            let help = argument.get_help().map(ToString::to_string);
-            options += &format!(".RS\n.TP\n{shown}\n{}", escape(&help.unwrap_or_default()));
-            let choices: Vec<String> = argument
-                .get_possible_values()
-                .iter()
-                .filter(|_| argument.get_action().takes_values())
-                .map(|choice| escape(choice.get_name()))
-                .collect();
-            if !choices.is_empty() {
-                options += &format!(": {}", choices.join(" or "));
-            }
-            let defaults: Vec<String> = argument
-                .get_default_values()
-                .iter()
-                .map(|value| escape(&value.to_string_lossy()))
-                .filter(|_| argument.get_action().takes_values())
-                .collect();
-            if !defaults.is_empty() {
-                options += &format!("; {} if not given", defaults.join(" "));
-            }
-            options += "\n.RE\n";
-        }
+    for sub in shown(command) {
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         text += &format!(
-            ".TP\n{heading}\n{}.\n{options}",
+            ".TP\n{}\n{}.\n",
+            usage(sub),
             escape(about.trim_end_matches('.'))
         );
+        for argument in arguments(sub) {
+            text += &format!(".RS\n.TP\n{}\n{}.\n.RE\n", tag(argument), help(argument));
+        }
     }
     text
+}
+
+/// The help of an argument, with its values and its default where the words do not name them.
+fn help(argument: &clap::Arg) -> String {
+    let mut help = argument
+        .get_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    if argument.get_action().takes_values() && !argument.is_hide_possible_values_set() {
+        let choices = argument.get_possible_values();
+        let choices: Vec<&str> = choices.iter().map(|choice| choice.get_name()).collect();
+        if let Some((last, others)) = choices.split_last() {
+            help += &format!(": {} or {last}", others.join(", "));
+        }
+    }
+    let defaults = argument.get_default_values().iter();
+    for default in defaults.filter(|_| argument.get_action().takes_values()) {
+        help += &format!(". Default: {}", default.to_string_lossy());
+    }
+    escape(&help)
 }
 
 /// Prose of the configuration file becomes text, a heading a section, a key a tagged paragraph.
@@ -233,34 +267,34 @@ fn escape(text: &str) -> String {
 }
 
 const DESCRIPTION: &str = r#".SH DESCRIPTION
-The daemon asks each CSI driver on its socket who it is, serves a registration socket for it, and
-puts a symbolic link to that socket into the directory that the kubelet watches. It waits for ever
-for drivers that are not there yet. A restart of the daemon, of a driver or of the kubelet is not
-noticed by the cluster.
+The daemon asks each CSI driver for its identity on the driver\(aqs socket, serves a registration socket
+for the driver, and puts a symbolic link to that socket into the directory that the kubelet watches. It
+waits indefinitely for drivers that do not run yet. A restart of the daemon, of a driver or of the
+kubelet changes nothing in the cluster.
 .PP
-Without a command it runs as the daemon. The other commands look at the configuration or ask the
-daemon that runs.
+Without a command, the program runs as the daemon. The other commands read the configuration or ask the
+running daemon.
 "#;
 
 const REST: &str = r#".SH "EXIT STATUS"
 .TP
 0
-Done; for \fBstatus\fR: every driver is registered.
+Success; for \fBstatus\fR: every driver is registered.
 .TP
 1
-Failed, or the answer is no.
+Failure, or the answer is no.
 .TP
 64
-The command line was not understood.
+The command line is wrong.
 .TP
 78
-The configuration has an error. systemd does not start the daemon again then.
+The configuration has an error. systemd does not restart the daemon.
 .SH ENVIRONMENT
-Each key of the configuration can be set by a variable: NSDR_ and the key in capitals, with two
-underscores between levels, as in NSDR_LOG__LEVEL=debug. Drivers have no variables.
+A variable can set each key of the configuration, except those of drivers: NSDR_ and the key in capitals,
+with two underscores between levels, as in NSDR_LOG__LEVEL=debug.
 The unit reads them from /etc/default/node\-storage\-driver\-registrar and
 /etc/sysconfig/node\-storage\-driver\-registrar. The commands check, config and doctor read these
-files too, unless \-\-config is given; a variable of the shell wins.
+files too, unless \-\-config is given; a variable of the shell takes precedence.
 .SH FILES
 .TP
 /etc/node\-storage\-driver\-registrar/config.toml
@@ -270,14 +304,14 @@ The configuration; see \fBnode\-storage\-driver\-registrar.toml\fR(5).
 Read next, in the order of their names.
 .TP
 /run/node\-storage\-driver\-registrar/
-The lock, the state that survives a restart, and the socket that the commands ask on.
+The lock, the state that persists across restarts, and the control socket.
 .SH SIGNALS
 .TP
 SIGHUP
 Reads the configuration again, as \fBreload\fR does.
 .TP
 SIGTERM, SIGINT
-Ends the daemon. What becomes of the registrations is up to on_stop in the configuration.
+Stops the daemon. on_stop in the configuration decides whether the drivers stay registered.
 .SH "SEE ALSO"
 .BR node\-storage\-driver\-registrar.toml (5),
 .BR systemctl (1),

@@ -15,16 +15,16 @@ def cargo(*arguments):
 
 
 def tree(target, prefix):
-    """The lines of the tree of what is linked, each with a name and a version."""
-    # Procedural macros run in the compiler; nothing of them is linked. The graph in `cargo
-    # metadata` would do no better: it has the features that only tests ask for.
+    """The lines of the tree of linked crates, each with a name and a version."""
+    # Procedural macros run in the compiler and are not linked. The graph in `cargo metadata` is no
+    # better: it has the features that only tests turn on.
     edges = ["--edges", "normal,no-proc-macro", "--target", target]
     more = ["--prefix", prefix, "--format", " {p}", "--no-dedupe"]
     return cargo("tree", "--locked", *edges, *more).splitlines()
 
 
 def packages(target):
-    """Everything that cargo knows of, for this target."""
+    """All packages that cargo knows, for this target."""
     arguments = ["--locked", "--format-version", "1", "--filter-platform", target]
     return json.loads(cargo("metadata", *arguments))["packages"]
 

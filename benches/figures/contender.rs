@@ -1,4 +1,4 @@
-//! Who is measured: our own binary, or a peer beside it.
+//! The program that is measured: our own binary, or a peer.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use bed::{Footprint, Layout, Node, Registrar, SidecarProcess};
 pub(crate) enum Contender {
     /// One process for all drivers of the node.
     Ours(PathBuf),
-    /// node-driver-registrar, or what takes its flags: one process for each driver.
+    /// node-driver-registrar, or a program with its flags: one process for each driver.
     Peer(PathBuf),
 }
 
@@ -31,7 +31,7 @@ impl Contender {
         }
     }
 
-    /// What serves these drivers of the node; not started yet.
+    /// The processes that serve these drivers of the node; not started yet.
     pub(crate) fn crew(&self, node: &Node, names: &[String]) -> Crew {
         let members = match self {
             Contender::Ours(program) => vec![Member::Ours(Registrar::exactly(program, node))],
@@ -94,8 +94,7 @@ impl Crew {
         })
     }
 
-    /// Whether it can be seen to be up while it has no driver to serve. A peer's processes show
-    /// nothing.
+    /// Whether it shows that it runs while it has no driver to serve. A peer's processes do not.
     pub(crate) fn is_up(&self) -> bool {
         let is_peer = |member: &Member| matches!(member, Member::Peer(_));
         self.members.iter().all(is_peer) || self.asks_status()

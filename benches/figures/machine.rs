@@ -8,7 +8,7 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) memory_gb: f64,
     pub(crate) kernel: String,
-    /// One-minute load average at the beginning: what others were doing.
+    /// One-minute load average at the beginning: the load of other processes.
     pub(crate) load: String,
 }
 

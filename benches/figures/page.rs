@@ -1,4 +1,4 @@
-//! docs/performance.md: what is measured stands there between marks.
+//! docs/performance.md: writes the results between their marks.
 
 use std::fs;
 use std::io;

@@ -9,8 +9,8 @@ const NAME: &str = "node-storage-driver-registrar";
 
 /// `$REGISTRAR_BIN`, or else what `cargo build --release` makes.
 ///
-/// Not the one that cargo has built along with this program: what is asked of shared crates for the
-/// tests, such as a clock that can be stopped, is in that one too.
+/// Not the binary that cargo has built along with this program: that binary also has the features of
+/// shared crates that only tests need, such as a clock that can be stopped.
 pub(crate) fn binary() -> Result<PathBuf, String> {
     let named = std::env::var_os("REGISTRAR_BIN").map(PathBuf::from);
     let binary = named.map_or_else(build, Ok)?;

@@ -1,4 +1,4 @@
-//! A node with its drivers and a contender, and what is waited for there.
+//! A node with its drivers and a contender, and the conditions that the benchmark waits for.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 use crate::contender::{Contender, Crew};
 
-/// Far longer than anything takes that works. What takes longer was not measured.
+/// Far longer than a working step takes. A longer step counts as not measured.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 /// The same for a thousand drivers, which are a thousand threads beside the contender.
 pub(crate) const LONG_DEADLINE: Duration = Duration::from_secs(300);
 const LOOK_AGAIN: Duration = Duration::from_micros(30);
 /// The next run starts from a contender at rest.
 const REST: Duration = Duration::from_millis(20);
-/// Not /tmp: every directory on the way is watched, and in /tmp others are at work.
+/// Not /tmp: the daemon watches every directory on the path, and other processes use /tmp.
 const BASE: &str = "/var/tmp";
 /// A file system in memory, as /run is on a node. Everything else of the node is on disk.
 const IN_MEMORY: &str = "/dev/shm";
@@ -107,7 +107,7 @@ impl Scene {
 }
 
 /// Looks every hundred microseconds or so. To look without a pause would take one of two cores away
-/// from those who are measured.
+/// from the measured processes.
 pub(crate) fn spin_until(what: &str, condition: impl Fn() -> bool) {
     assert!(
         spins_until(DEADLINE, condition),

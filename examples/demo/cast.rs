@@ -1,4 +1,4 @@
-//! Who plays: the real registrar in a process of its own, and how the three are looked at.
+//! The registrar's process, and questions to the registrar, the kubelet and the disk.
 
 use std::env;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::patience::{Failure, Looks, until};
 /// The driver's name. It is also the name of its directory.
 pub(crate) const DRIVER: &str = "disk.example.com";
 
-/// Set in the environment of an executable that is to be the registrar.
+/// The variable that makes this executable run as the registrar.
 const ASKED: &str = "DEMO_BECOME_REGISTRAR";
 
 /// Lines of the registrar's log that are shown when a step fails.
@@ -27,7 +27,7 @@ const LOG_LINES: usize = 12;
 /// Runs the registrar if this process was started for that.
 pub(crate) fn become_registrar_if_asked() -> Option<ExitCode> {
     env::var_os(ASKED)?;
-    // However the demo ends, nothing of it stays.
+    // The registrar ends with the demo, however the demo ends.
     if let Err(error) = set_pdeathsig(Signal::SIGKILL) {
         eprintln!("demo: the registrar may outlive the demo: {error}");
     }
@@ -84,8 +84,8 @@ impl Daemon {
             let status = self.registrar.status().ok_or("no daemon answers")?;
             let driver = status.driver(DRIVER).ok_or("no such driver")?;
             let reason = driver.reason.clone().unwrap_or_default();
-            // Just after a start the registrar has not heard of the driver yet.
-            if driver.phase == phase && !reason.contains("being asked") {
+            // Just after a start the registrar has no answer of the driver yet.
+            if driver.phase == phase && !reason.contains("asks the driver") {
                 Ok(reason)
             } else {
                 Err(format!("{}: {reason}", driver.phase))
@@ -94,7 +94,7 @@ impl Daemon {
         until(&what, Looks::AtEase, Instant::now(), look).map(|(reason, _)| reason)
     }
 
-    /// Puts the end of its log behind what went wrong.
+    /// Adds the end of the registrar's log to the failure.
     pub(crate) fn with_log(&self, failure: Failure) -> Failure {
         let logs = self.registrar.logs();
         let lines: Vec<&str> = logs.lines().collect();
@@ -147,7 +147,7 @@ pub(crate) fn seen(kubelet: &KubeletProcess, mark: Mark) -> String {
         + " to the cluster"
 }
 
-/// What the kubelet did since the mark, in words; a failure if it saw anything at all.
+/// What the kubelet did since the mark, in words; fails if the kubelet noticed anything.
 pub(crate) fn nothing_happened(kubelet: &KubeletProcess, mark: Mark) -> Result<String, Failure> {
     let seen = seen(kubelet, mark);
     if kubelet.since(mark).is_empty() {
@@ -160,14 +160,14 @@ pub(crate) fn nothing_happened(kubelet: &KubeletProcess, mark: Mark) -> Result<S
     }
 }
 
-/// Somebody listens on the socket.
+/// Fails unless a process listens on the socket.
 pub(crate) fn listens(socket: &Path) -> Result<(), String> {
     UnixStream::connect(socket)
         .map(drop)
         .map_err(|error| error.to_string())
 }
 
-/// A link is there, and where it leads.
+/// The target of the link; fails if the link does not exist.
 pub(crate) fn leads(link: &Path) -> Result<String, String> {
     match fs::read_link(link) {
         Ok(target) => Ok(target.display().to_string()),

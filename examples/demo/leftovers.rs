@@ -1,6 +1,6 @@
-//! What a demo that is cut short would leave behind: its directory and the registrar's process.
+//! Removes the directory and the registrar's process of an interrupted demo.
 //!
-//! The release profile aborts on a panic, so destructors do not run then, nor after Ctrl-C.
+//! The release profile aborts on a panic, so destructors run neither then nor after Ctrl-C.
 
 use std::fs;
 use std::io;
@@ -66,7 +66,7 @@ pub(crate) fn note_registrar(pid: Option<u32>) {
 }
 
 fn clean(root: &Path) {
-    // It makes its directory anew when that is deleted, so it has to go first.
+    // The registrar recreates a deleted directory, so it has to end first.
     if let Ok(pid @ 1..) = i32::try_from(REGISTRAR.load(Ordering::SeqCst)) {
         let pid = Pid::from_raw(pid);
         match kill(pid, Signal::SIGKILL).and_then(|()| waitpid(pid, None)) {

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release --example demo`
 //!
-//! One executable plays all parts: it starts itself again as the registrar, which is the real
-//! one, and as the test bed's kubelet. The driver runs on a thread.
+//! One executable has all roles: it starts itself again as the real registrar, and as the test bed's
+//! kubelet. The driver runs on a thread.
 
 mod cast;
 mod leftovers;

@@ -1,20 +1,20 @@
-//! Waiting until something is so, with a deadline and the time that it took.
+//! Waits until a condition holds, with a deadline, and measures the time.
 
 use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than any step takes on a machine that is not stuck.
+/// Longer than any step takes on a working machine.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why the demo ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A step did not come true in time.
+    /// A step did not succeed in time.
     Late { what: String, seen: String },
     /// Something happened that must not.
     Wrong(String),
-    /// The demo itself could not go on.
+    /// The demo itself could not continue.
     Other(String),
 }
 
@@ -29,24 +29,27 @@ impl fmt::Display for Failure {
         match self {
             Failure::Late { what, seen } => {
                 let seconds = DEADLINE.as_secs();
-                write!(f, "not so within {seconds} s: {what}; last seen: {seen}")
+                write!(
+                    f,
+                    "did not happen within {seconds} s: {what}; last seen: {seen}"
+                )
             }
             Failure::Wrong(what) => f.write_str(what),
-            Failure::Other(error) => write!(f, "the demo cannot go on: {error}"),
+            Failure::Other(error) => write!(f, "the demo cannot continue: {error}"),
         }
     }
 }
 
-/// How often it is looked.
+/// How often `until` looks.
 #[derive(Clone, Copy)]
 pub(crate) enum Looks {
-    /// For what takes milliseconds: the measured time is at most a tenth of one too long.
+    /// For steps of milliseconds: the measured time is at most a tenth of a millisecond too long.
     Closely,
-    /// For what takes a second, or where a look itself takes milliseconds.
+    /// For steps of a second, or where a look itself takes milliseconds.
     AtEase,
 }
 
-/// Looks until `look` finds what it wants, and says how long that took from `start` on.
+/// Calls `look` until it succeeds, and returns the time from `start` on.
 pub(crate) fn until<T>(
     what: &str,
     looks: Looks,

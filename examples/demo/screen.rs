@@ -11,7 +11,7 @@ const INDENT: usize = 6;
 /// Where the text of a line with a time ends.
 const TEXT_END: usize = 70;
 
-/// The terminal or file that the story goes to.
+/// The terminal or file that the demo prints to.
 pub(crate) struct Screen {
     colours: bool,
     /// Left out of every path.
@@ -36,10 +36,10 @@ impl Screen {
         println!();
     }
 
-    /// A path of the picture at the start, with what it is.
+    /// A path of the list at the start, with its name.
     pub(crate) fn place(&self, what: &str, path: &Path) {
         println!(
-            "  {what:<18}  {}",
+            "  {what:<19}  {}",
             self.relative(&path.display().to_string())
         );
     }
@@ -54,24 +54,24 @@ impl Screen {
         println!("{}", self.painted("1", &format!("{number}. {text}")));
     }
 
-    /// Something has come true, and how long it took.
+    /// A step has succeeded, with its duration.
     pub(crate) fn came_true(&self, text: &str, taken: Duration) {
         self.fact(text, Some(taken));
     }
 
-    /// Something is so.
+    /// A condition holds.
     pub(crate) fn is_so(&self, text: &str) {
         self.fact(text, None);
     }
 
-    /// What follows from the line above, or what a program said.
+    /// A remark on the line above, or the output of a program.
     pub(crate) fn aside(&self, text: &str) {
         for line in wrapped(&self.relative(text), WIDTH - INDENT) {
             println!("{:INDENT$}{}", "", self.painted("2", &line));
         }
     }
 
-    /// The demo ends here, and not as it should.
+    /// The demo fails here.
     pub(crate) fn failed(&self, why: &str) {
         let why = self.relative(why);
         let (said, log) = why.split_once("\n\n").unwrap_or((&why, ""));
@@ -121,7 +121,7 @@ fn shown(taken: Duration) -> String {
     }
 }
 
-/// Breaks a text between words. A word that is longer than a line has one of its own.
+/// Breaks a text between words. A word that is longer than a line gets its own line.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -12,7 +12,7 @@ use crate::cast::{DRIVER, Daemon, leads, listens, nothing_happened, seen, wait_k
 use crate::patience::{Failure, Looks, until};
 use crate::screen::Screen;
 
-/// The kubelet looks once a second. What it has not done in this time, it does not do.
+/// The kubelet looks once a second. An action that it has not done in this time, it does not do.
 const TWO_LOOKS: Duration = Duration::from_millis(2200);
 
 /// The three parties while the demo runs.
@@ -23,7 +23,7 @@ struct Scene<'a> {
     kubelet: KubeletProcess,
 }
 
-/// Tells the whole story, and ends at the first thing that does not come true.
+/// Runs all steps, and ends at the first step that fails.
 pub(crate) fn tell(node: &Node, screen: &Screen) -> Result<(), Failure> {
     let start = Instant::now();
     introduce(node, screen);
@@ -38,7 +38,7 @@ pub(crate) fn tell(node: &Node, screen: &Screen) -> Result<(), Failure> {
     let told = scene.play(&mut driver);
     told.map_err(|failure| scene.daemon.with_log(failure))?;
     println!(
-        "\nAll steps came true, in {:.1} s. {} is removed now.",
+        "\nAll steps succeeded in {:.1} s. {} is removed now.",
         start.elapsed().as_secs_f64(),
         node.root().display()
     );
@@ -48,19 +48,19 @@ pub(crate) fn tell(node: &Node, screen: &Screen) -> Result<(), Failure> {
 fn introduce(node: &Node, screen: &Screen) {
     screen.paragraph(
         "A Kubernetes node can use a storage driver only after the kubelet, the agent of the \
-         cluster on the node, has registered it. Somebody has to introduce the two to each \
-         other: here that is the registrar. You will see the real registrar between a small \
-         driver and a stand-in that behaves as the kubelet of Kubernetes 1.36 does.",
+         cluster on the node, has registered it. The registrar tells the kubelet about the \
+         driver. This demo runs the real registrar between a small driver and a test kubelet \
+         that behaves as the kubelet of Kubernetes 1.36.",
     );
     let root = node.root().display();
-    screen.paragraph(&format!("Everything happens in {root}. In there are:"));
-    screen.place("driver's socket", &node.csi_socket(DRIVER));
-    screen.place("registrar's socket", &node.reg_socket(DRIVER));
-    screen.place("link to that", &node.link(DRIVER));
+    screen.paragraph(&format!("All files are in {root}:"));
+    screen.place("driver socket", &node.csi_socket(DRIVER));
+    screen.place("registration socket", &node.reg_socket(DRIVER));
+    screen.place("link to it", &node.link(DRIVER));
     println!();
     screen.paragraph(
-        "The kubelet acts once a second on what it saw, so each thing that it does takes up to a \
-         second. All other times are the registrar's own.",
+        "The kubelet acts once a second, so each of its actions takes up to a second. All other \
+         times are the registrar's own.",
     );
 }
 
@@ -76,7 +76,7 @@ impl Scene<'_> {
 
     fn registrar_waits(&mut self) -> Result<(), Failure> {
         self.screen
-            .step("The registrar starts, and there is no driver yet");
+            .step("The registrar starts; the driver does not run yet");
         let start = Instant::now();
         let pid = self.daemon.start();
         let control = self.node.runtime_dir().join("control.sock");
@@ -87,10 +87,9 @@ impl Scene<'_> {
             || listens(&control),
         )?;
         self.screen
-            .came_true(&format!("it runs, as process {pid}"), taken);
+            .came_true(&format!("the registrar runs (pid {pid})"), taken);
         let reason = self.daemon.wait_phase("waiting-for-driver")?;
-        self.screen
-            .is_so("it waits for the driver, for as long as it takes");
+        self.screen.is_so("it waits for the driver indefinitely");
         self.screen.aside(&format!("status: {reason}"));
         Ok(())
     }
@@ -111,13 +110,13 @@ impl Scene<'_> {
             || listens(&socket),
         )?;
         let link = self.node.link(DRIVER);
-        let (target, linked) = until("the link is there", Looks::Closely, start, || leads(&link))?;
+        let (target, linked) = until("the link exists", Looks::Closely, start, || leads(&link))?;
         self.screen.came_true(
-            "the registrar has asked it for its name, and serves its socket",
+            "the registrar knows its name and serves the registration socket",
             served,
         );
         self.screen
-            .came_true("the link is where the kubelet finds it", linked);
+            .came_true("the link exists where the kubelet looks", linked);
         self.screen.aside(&format!("link -> {target}"));
         let registered = wait_kubelet(&self.kubelet, true, start)?;
         self.daemon.wait_phase("registered")?;
@@ -129,7 +128,7 @@ impl Scene<'_> {
     }
 
     fn driver_restarts(&mut self, driver: &mut FakeDriver) -> Result<(), Failure> {
-        self.screen.step("The driver crashes and comes back");
+        self.screen.step("The driver crashes and restarts");
         let mark = self.kubelet.mark();
         driver.kill();
         until(
@@ -137,13 +136,13 @@ impl Scene<'_> {
             Looks::AtEase,
             Instant::now(),
             || match self.daemon.wait_phase("registered") {
-                Ok(reason) if reason.contains("does not answer") => Ok(()),
+                Ok(reason) if reason.contains("not responding") => Ok(()),
                 Ok(reason) => Err(reason),
                 Err(failure) => Err(failure.to_string()),
             },
         )?;
         self.screen
-            .is_so("gone: the registrar keeps the link, and the registration with it");
+            .is_so("crashed: the registrar keeps the link and the registration");
         let start = Instant::now();
         driver.restart(Behaviour::named(DRIVER));
         let ((), taken) = until(
@@ -155,20 +154,22 @@ impl Scene<'_> {
                 _ => Ok(()),
             },
         )?;
-        self.screen
-            .came_true("back: the registrar has reached it again", taken);
+        self.screen.came_true(
+            "restarted: the registrar has reconnected to the driver",
+            taken,
+        );
         self.cluster_saw_nothing(mark)
     }
 
     fn link_is_deleted(&mut self) -> Result<(), Failure> {
-        self.screen.step("Somebody deletes the link");
+        self.screen.step("Another process deletes the link");
         let mark = self.kubelet.mark();
         let link = self.node.link(DRIVER);
         let start = Instant::now();
         fs::remove_file(&link).map_err(Failure::other)?;
         let (_, taken) = until("the link is back", Looks::Closely, start, || leads(&link))?;
         self.screen
-            .came_true("the registrar has put it back", taken);
+            .came_true("the registrar has restored the link", taken);
         let look = || match self.kubelet.counts_since(mark).registrations {
             0 => Err("no new registration".to_owned()),
             _ => Ok(()),
@@ -183,8 +184,8 @@ impl Scene<'_> {
         self.screen
             .came_true("the kubelet has registered the driver again", again);
         self.screen.aside(&format!(
-            "The kubelet: {}. It de-registers a driver whose link goes; without the repair the \
-             driver would stay away.",
+            "The kubelet: {}. It de-registers a driver whose link disappears; without the repair \
+             the driver would stay unregistered.",
             seen(&self.kubelet, mark)
         ));
         Ok(())
@@ -192,8 +193,8 @@ impl Scene<'_> {
 
     fn registrar_is_killed(&mut self) -> Result<(), Failure> {
         self.screen
-            .step("The registrar is killed (kill -9) and started again");
-        // The kubelet's Notify of the last step is over only when this is.
+            .step("The registrar is killed (kill -9) and restarted");
+        // The kubelet's Notify of the last step has ended when its last record says so.
         let notified = |event: &_| matches!(event, bed::kubelet::Event::Notified { .. });
         until(
             "the kubelet is at rest",
@@ -208,9 +209,9 @@ impl Scene<'_> {
         let mark = self.kubelet.mark();
         self.daemon.kill9();
         leads(&self.node.link(DRIVER))
-            .map_err(|error| Failure::Wrong(format!("the link is not there: {error}")))?;
+            .map_err(|error| Failure::Wrong(format!("the link does not exist: {error}")))?;
         self.screen
-            .is_so("killed: the link stays, and so does the driver");
+            .is_so("killed: the link stays, and the driver stays registered");
         let start = Instant::now();
         let pid = self.daemon.start();
         let socket = self.node.reg_socket(DRIVER);
@@ -221,7 +222,7 @@ impl Scene<'_> {
             || listens(&socket),
         )?;
         self.screen.came_true(
-            &format!("started again as process {pid}: its socket is served again"),
+            &format!("restarted (pid {pid}): it serves the registration socket again"),
             taken,
         );
         let reason = self.daemon.wait_phase("registered")?;
@@ -230,17 +231,17 @@ impl Scene<'_> {
     }
 
     fn registrar_stops(&mut self) -> Result<(), Failure> {
-        self.screen.step("The registrar is told to stop");
+        self.screen.step("The registrar stops (SIGTERM)");
         let start = Instant::now();
         let taken = self.daemon.stop()?;
         for path in [self.node.link(DRIVER), self.node.reg_socket(DRIVER)] {
             if fs::symlink_metadata(&path).is_ok() {
                 let path = path.display();
-                return Err(Failure::Wrong(format!("{path} is still there")));
+                return Err(Failure::Wrong(format!("{path} still exists")));
             }
         }
         self.screen.came_true(
-            "it has taken its link and its socket away, and ended",
+            "the registrar has removed its link and its socket, and exited",
             taken,
         );
         let gone = wait_kubelet(&self.kubelet, false, start)?;
@@ -259,7 +260,7 @@ impl Scene<'_> {
     fn cluster_saw_nothing(&self, mark: bed::kubelet::Mark) -> Result<(), Failure> {
         sleep(TWO_LOOKS);
         let seen = nothing_happened(&self.kubelet, mark)?;
-        self.screen.is_so("nothing has happened in the cluster");
+        self.screen.is_so("nothing has changed in the cluster");
         self.screen.aside(&format!("The kubelet: {seen}."));
         Ok(())
     }

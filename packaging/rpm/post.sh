@@ -1,5 +1,5 @@
-# What %systemd_post does, on releases with and without its helper. Whether the unit is enabled
-# is up to the distribution's presets; nothing is started, as usual there.
+# Does the same as %systemd_post, on releases with and without its helper. The distribution's presets
+# decide whether the unit is enabled. The script does not start the unit, as usual for .rpm.
 unit=node-storage-driver-registrar.service
 if [ "$1" -eq 1 ]; then
     if [ -x /usr/lib/systemd/systemd-update-helper ]; then
@@ -8,7 +8,7 @@ if [ "$1" -eq 1 ]; then
         systemctl --no-reload preset "$unit" >/dev/null 2>&1 || :
     fi
 fi
-# EL 7 has no file triggers that would do these two.
+# EL 7 has no file triggers for these two commands.
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
 fi

@@ -1,4 +1,4 @@
-# What %systemd_postun_with_restart does: after an upgrade the unit is restarted if it runs.
+# Does the same as %systemd_postun_with_restart: restarts a running unit after an upgrade.
 unit=node-storage-driver-registrar.service
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
@@ -8,8 +8,8 @@ if [ -d /run/systemd/system ]; then
 fi
 if [ "$1" -eq 0 ]; then
     rm -rf /run/node-storage-driver-registrar
-    # The package's directories, which its format does not list, and the one that the daemon
-    # made; what is not empty belongs to somebody.
+    # The package's directories, which its format does not list, and the directory that the daemon
+    # created. A directory that is not empty belongs to another program.
     for directory in /vdata/storage/plugins_registry \
         /usr/share/doc/node-storage-driver-registrar/docs \
         /usr/share/doc/node-storage-driver-registrar/examples/drivers \

@@ -1,6 +1,6 @@
-# What %systemd_preun does: before the last version goes, the unit is disabled and stopped. What a
-# stop leaves under on_stop = "keep", or a crash, goes as well: the kubelet would hold drivers that
-# nobody looks after.
+# Does the same as %systemd_preun: disables and stops the unit before the last version is removed. Then
+# removes what a stop with on_stop = "keep" or a crash has left: the kubelet would keep drivers that no
+# registrar serves.
 unit=node-storage-driver-registrar.service
 if [ "$1" -eq 0 ]; then
     if [ -x /usr/lib/systemd/systemd-update-helper ]; then

@@ -1,11 +1,11 @@
-//! How long ago something was, in one short word.
+//! The time since an event, as one short word.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// The age of an RFC 3339 time, such as `5s`, `12m`, `7h` or `40d`. A clock that was set back makes
-/// it zero; what is no time is shown as unknown.
+/// The age of an RFC 3339 time, such as `5s`, `12m`, `7h` or `40d`. Zero if the clock was
+/// set back; `?` if the text is not a time.
 pub(crate) fn age(since: &str, now: Timestamp) -> String {
     match since.parse::<Timestamp>() {
         Ok(since) => short(Duration::try_from(now.duration_since(since)).unwrap_or_default()),

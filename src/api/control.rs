@@ -1,17 +1,14 @@
-//! The control socket: how client commands speak to the daemon.
+//! The control socket, over which client commands speak to the daemon.
 
 mod client;
-#[cfg(test)]
-mod fuzz;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::net::UnixStream;
+use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
@@ -19,68 +16,65 @@ use tonic::{Response, async_trait};
 
 pub(crate) use client::{Client, ClientError};
 
+use crate::api::command::{Command, Commands, ManualAction};
+use crate::api::snapshot::{Snapshots, Unavailable};
 use crate::disk::directory;
 use crate::disk::identity::Identity;
+use crate::disk::obstacle::Obstacle;
+use crate::disk::reg_socket::listen_over_any;
 use crate::disk::runtime_dir;
-use crate::disk::socket::{Staged, is_alive};
+use crate::disk::socket::is_alive;
 use crate::disk::sweep::sweep_stage;
 use crate::driver::Record;
+use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
 use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
 use crate::os::task::Task;
-use crate::supervisor::{ManualAction, Report, Request};
 
-/// A client may watch for hours without asking anything more.
+/// A client may watch for hours without a further request.
 const LIMITS: Limits = Limits {
     connections: 64,
     first: Duration::from_secs(5),
     idle: Duration::from_secs(24 * 3600),
 };
-/// A watching client is told at most this often.
+/// The shortest time between two statuses for a watching client.
 const PACE: Duration = Duration::from_millis(50);
-/// The largest message that is taken from a client: what is known of one driver.
-const MESSAGE_LIMIT: usize = 64 * 1024;
 
-/// Why the control socket cannot be served.
-#[derive(Debug, Error)]
-#[error("cannot listen on {}: {source}", .path.display())]
-pub(crate) struct ControlError {
-    path: PathBuf,
-    source: io::Error,
-}
-
-/// Serves the control socket, with requests to the supervisor going out through `reports`. With each
-/// of the supervisor's slow looks it is seen whether it is still there.
+/// Serves the control socket, and passes the clients' commands on to `commands`. At each of the
+/// supervisor's slow looks, recreates a socket that was deleted.
 pub(crate) fn serve(
     runtime: runtime_dir::Place,
-    reports: mpsc::UnboundedSender<Report>,
-    changes: watch::Receiver<u64>,
+    commands: Commands,
+    snapshots: Snapshots,
     mut looks: watch::Receiver<()>,
-) -> Result<Task, ControlError> {
+) -> Result<Task, Obstacle> {
     let path = runtime.control_socket();
-    // The lock in this directory is ours, so whatever is there is a leftover.
+    // We hold the lock of this directory, so all sockets in it are leftovers.
     sweep_stage(directory::of(&path));
-    let front = ControlSessions { reports, changes };
-    let mut place = Place::take(&path, front.clone())?;
+    let sessions = ControlSessions {
+        commands,
+        snapshots,
+    };
+    let mut server = Server::start(&path, sessions.clone())?;
     Ok(Task::spawn(async move {
         let mut failing = false;
         while looks.changed().await.is_ok() {
-            if place.identity.is_at(&path) || is_alive(&path) {
+            if server.socket.is_at(&path) || is_alive(&path) {
                 failing = false;
                 continue;
             }
-            // The supervisor makes it, and tells when it cannot or does not trust it.
+            // The supervisor recreates the directory, and reports a directory that it does not trust.
             if !directory::of(&path).is_dir() || runtime.fault().is_some() {
                 continue;
             }
-            match Place::take(&path, front.clone()) {
-                Ok(anew) => {
-                    place = anew;
+            match Server::start(&path, sessions.clone()) {
+                Ok(started) => {
+                    server = started;
                     failing = false;
-                    tracing::warn!(path = %path.display(), "the control socket was gone and was made anew");
+                    tracing::warn!(path = %path.display(), "the control socket was deleted, and is recreated");
                 }
                 Err(error) if !failing => {
                     failing = true;
@@ -92,34 +86,30 @@ pub(crate) fn serve(
     }))
 }
 
-/// The socket on disk, and who answers there.
-struct Place {
-    identity: Identity,
-    _server: Task,
+/// A server, and its socket on disk.
+struct Server {
+    socket: Identity,
+    _task: Task,
 }
 
-impl Place {
-    fn take(path: &Path, front: ControlSessions) -> Result<Place, ControlError> {
-        let failed = |source| ControlError {
-            path: path.to_owned(),
-            source,
-        };
-        let staged = Staged::bind(directory::of(path)).map_err(failed)?;
-        let listener = staged.put(path).map_err(failed)?;
-        Ok(Place {
-            identity: Identity::of(path).map_err(failed)?,
-            _server: Task::spawn(async move {
-                let (_retire, retired) = oneshot::channel();
-                server::serve(listener, LIMITS, front, retired).await;
-            }),
+impl Server {
+    fn start(path: &Path, sessions: ControlSessions) -> Result<Server, Obstacle> {
+        let (listener, socket) = listen_over_any(path)?;
+        let task = Task::spawn(async move {
+            let (_retire, retired) = oneshot::channel();
+            server::serve(listener, LIMITS, sessions, retired).await;
+        });
+        Ok(Server {
+            socket,
+            _task: task,
         })
     }
 }
 
 #[derive(Clone)]
 struct ControlSessions {
-    reports: mpsc::UnboundedSender<Report>,
-    changes: watch::Receiver<u64>,
+    commands: Commands,
+    snapshots: Snapshots,
 }
 
 impl MakeService for ControlSessions {
@@ -133,8 +123,8 @@ impl MakeService for ControlSessions {
         busy: Activity,
     ) -> (Self::Io, Self::Service) {
         let session = Session {
-            reports: self.reports.clone(),
-            changes: self.changes.clone(),
+            commands: self.commands.clone(),
+            snapshots: self.snapshots.clone(),
             busy,
         };
         let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
@@ -142,37 +132,31 @@ impl MakeService for ControlSessions {
     }
 }
 
-/// One client's connection.
+/// A client's connection.
 struct Session {
-    reports: mpsc::UnboundedSender<Report>,
-    changes: watch::Receiver<u64>,
+    commands: Commands,
+    snapshots: Snapshots,
     busy: Activity,
 }
 
 impl Session {
+    async fn run(&self, command: Command) -> Result<Response<Done>, tonic::Status> {
+        self.busy.touch();
+        let outcome = self.commands.run(command).await;
+        let outcome =
+            outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
+        let done = outcome.map(|()| Response::new(Done {}));
+        done.map_err(tonic::Status::failed_precondition)
+    }
+
     async fn by_hand(
         &self,
-        hand: ManualAction,
-        request: DriverRequest,
+        action: ManualAction,
+        request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.busy.touch();
-        let (done, outcome) = oneshot::channel();
-        let driver = request.driver;
-        outcome_of(
-            ask(
-                &self.reports,
-                Request::ManualAction { hand, driver, done },
-                outcome,
-            )
-            .await?,
-        )
+        let driver = request.into_inner().driver;
+        self.run(Command::Manual { action, driver }).await
     }
-}
-
-fn outcome_of(outcome: Result<(), String>) -> Result<Response<Done>, tonic::Status> {
-    outcome
-        .map(|()| Response::new(Done {}))
-        .map_err(tonic::Status::failed_precondition)
 }
 
 #[async_trait]
@@ -184,7 +168,7 @@ impl Control for Session {
         _: tonic::Request<StatusRequest>,
     ) -> Result<Response<Status>, tonic::Status> {
         self.busy.touch();
-        Ok(Response::new(status(&self.reports).await?))
+        Ok(Response::new(status(&mut self.snapshots.clone())?))
     }
 
     async fn watch_status(
@@ -192,17 +176,15 @@ impl Control for Session {
         _: tonic::Request<StatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, tonic::Status> {
         self.busy.touch();
-        let (reports, mut changes) = (self.reports.clone(), self.changes.clone());
-        let busy = self.busy.clone();
+        let (mut snapshots, busy) = (self.snapshots.clone(), self.busy.clone());
         let (sender, statuses) = mpsc::channel(1);
         let follower = Task::spawn(async move {
             loop {
-                changes.mark_unchanged();
-                let now = status(&reports).await;
+                let now = status(&mut snapshots);
                 let over = now.is_err();
                 if sender.send(now).await.is_err()
                     || over
-                    || next_change(&mut changes, &busy).await.is_err()
+                    || next_change(&mut snapshots, &busy).await.is_err()
                 {
                     return;
                 }
@@ -219,41 +201,32 @@ impl Control for Session {
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(ManualAction::Reannounce, request.into_inner())
-            .await
+        self.by_hand(ManualAction::Reannounce, request).await
     }
 
     async fn withdraw(
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(ManualAction::Withdraw, request.into_inner())
-            .await
+        self.by_hand(ManualAction::Withdraw, request).await
     }
 
     async fn publish(
         &self,
         request: tonic::Request<DriverRequest>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.by_hand(ManualAction::Publish, request.into_inner())
-            .await
+        self.by_hand(ManualAction::Publish, request).await
     }
 
     async fn take_up(
         &self,
         request: tonic::Request<Handover>,
     ) -> Result<Response<Done>, tonic::Status> {
-        self.busy.touch();
         let Handover { driver, record } = request.into_inner();
         let record: Record = serde_json::from_slice(&record)
             .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
-        let (done, outcome) = oneshot::channel();
-        let request = Request::TakeUp {
-            driver,
-            record: Box::new(record),
-            done,
-        };
-        outcome_of(ask(&self.reports, request, outcome).await?)
+        let record = Box::new(record);
+        self.run(Command::TakeUp { driver, record }).await
     }
 
     async fn reload(
@@ -261,45 +234,36 @@ impl Control for Session {
         _: tonic::Request<ReloadRequest>,
     ) -> Result<Response<Reloaded>, tonic::Status> {
         self.busy.touch();
-        let (done, outcome) = oneshot::channel();
-        let outcome = ask(&self.reports, Request::Reload(done), outcome).await?;
-        // Not as the message of an error, which is a header and has to be short.
+        let outcome = self.commands.run(Command::Reload).await;
+        let outcome =
+            outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
+        // Not in the message of an error: that is a header, and headers are short.
         let refusal = outcome.err().unwrap_or_default();
         Ok(Response::new(Reloaded { refusal }))
     }
 }
 
-/// Waits for the next change. Who watches asks nothing more, and is not idle.
-async fn next_change(
-    changes: &mut watch::Receiver<u64>,
-    busy: &Activity,
-) -> Result<(), watch::error::RecvError> {
+/// Waits for the next change. A client that watches sends nothing more, and is not idle.
+async fn next_change(snapshots: &mut Snapshots, busy: &Activity) -> Result<(), RecvError> {
     loop {
         busy.touch();
-        if let Ok(changed) = timeout(LIMITS.idle / 2, changes.changed()).await {
+        if let Ok(changed) = timeout(LIMITS.idle / 2, snapshots.changed()).await {
             return changed;
         }
     }
 }
 
-async fn status(reports: &mpsc::UnboundedSender<Report>) -> Result<Status, tonic::Status> {
-    let (answer, answered) = oneshot::channel();
-    ask(reports, Request::Status(answer), answered).await
+fn status(snapshots: &mut Snapshots) -> Result<Status, tonic::Status> {
+    match snapshots.now() {
+        Ok(now) => Ok(now.status()),
+        Err(error @ Unavailable::Stopping(_)) => Err(tonic::Status::unavailable(error.to_string())),
+        Err(error @ Unavailable::Stalled(_)) => {
+            Err(tonic::Status::deadline_exceeded(error.to_string()))
+        }
+    }
 }
 
-async fn ask<T>(
-    reports: &mpsc::UnboundedSender<Report>,
-    request: Request,
-    answer: oneshot::Receiver<T>,
-) -> Result<T, tonic::Status> {
-    let stopping = || tonic::Status::unavailable("the daemon is stopping");
-    reports
-        .send(Report::Request(request))
-        .map_err(|_| stopping())?;
-    answer.await.map_err(|_| stopping())
-}
-
-/// Statuses as they change. The task that follows the changes ends with it.
+/// The statuses for a watching client. The task that follows the changes ends with this value.
 struct StatusStream {
     statuses: mpsc::Receiver<Result<Status, tonic::Status>>,
     _follower: Task,
@@ -312,3 +276,6 @@ impl Stream for StatusStream {
         self.statuses.poll_recv(cx)
     }
 }
+
+#[cfg(test)]
+mod fuzz;

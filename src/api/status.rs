@@ -1,21 +1,16 @@
-//! The status as people and programs read it.
+//! The status as programs read it: its JSON, and how many drivers are registered.
 
 use crate::driver::phase::Phase;
-use crate::grpc::proto::control::Status;
+use crate::grpc::proto::control::{Driver, Status};
 use crate::os::text::printable_json;
-
-/// What a terminal is taken to have when nobody says otherwise.
-pub(crate) const WIDTH: usize = 80;
 
 /// The JSON of `status --json`, on one line.
 pub(crate) fn json(status: &Status) -> Result<String, serde_json::Error> {
     serde_json::to_string(status).map(printable_json)
 }
 
-/// Every driver is registered.
-pub(crate) fn is_well(status: &Status) -> bool {
-    status
-        .drivers
-        .iter()
-        .all(|driver| driver.phase == Phase::Registered.as_str())
+/// How many drivers are registered.
+pub(crate) fn registered(status: &Status) -> usize {
+    let is_registered = |driver: &&Driver| driver.phase == Phase::Registered.as_str();
+    status.drivers.iter().filter(is_registered).count()
 }

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::ndr::NdrFlags;
+use super::ndr::flags::NdrFlags;
 use crate::config::LogLevel;
 
 const AFTER_HELP: &str = "\
@@ -15,25 +15,25 @@ Files:
   /etc/node-storage-driver-registrar/config.toml, then config.d/*.toml beside it
   /run/node-storage-driver-registrar/: lock, state.json, control.sock
 
-The flags of node-driver-registrar work on run and without a command, with no
-configuration file: see run --help.
+run also accepts the flags of node-driver-registrar, without a configuration file:
+see run --help.
 
 Exit codes:
-  0 well, 1 not well or failed, 64 usage, 78 bad configuration";
+  0 success, 1 failure or the answer is no, 64 bad usage, 78 bad configuration";
 
-/// Registers CSI drivers that live on the host with the kubelet, and keeps them registered.
+/// Registers CSI drivers that run on the host with the kubelet, and keeps them registered.
 #[derive(Debug, Parser)]
 #[command(name = "node-storage-driver-registrar", version, about, after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Configuration file; its config.d is the one beside it.
+    /// Configuration file; the directory config.d beside it is read, too.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Directory for the lock, the state and the control socket.
+    /// Directory of the lock, the state and the control socket.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) runtime_dir: Option<PathBuf>,
 
-    /// How much to log: error, warn, info, debug or trace.
+    /// Log level: error, warn, info, debug or trace.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = PossibleValuesParser::new(LogLevel::WORDS), hide_possible_values = true)]
     pub(crate) log_level: Option<String>,
 
@@ -41,38 +41,42 @@ pub(crate) struct Args {
     pub(crate) command: Option<Command>,
 }
 
-/// What to do; without any, `run`.
+/// The command; `run` if there is none.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Register drivers, and keep them registered; the default without a command.
+    /// Register drivers and keep them registered; the default command.
     Run(NdrFlags),
-    /// Apply a changed configuration; returns when that is done.
+    /// Apply the changed configuration; returns when the daemon has applied it.
     Reload,
-    /// Validate the configuration, and say what it would do.
+    /// Validate the configuration and print what the daemon would do.
     Check,
-    /// Print the effective configuration, each value with where it came from.
+    /// Print the effective configuration, each value with its source.
     Config,
-    /// Show how every driver stands; 0 when all are registered.
+    /// Show the state of every driver; exits with 0 if all are registered.
     Status(StatusOptions),
-    /// Wait until drivers are registered or served.
+    /// Wait until drivers are registered or serving.
     Wait(WaitOptions),
-    /// Ask a driver who it is, and say which rules of CSI it breaks; 0 when it can be registered.
+    /// Ask a driver for its identity and list the CSI rules that it breaks; exits with 0 if it can be
+    /// registered.
     Inspect(InspectOptions),
-    /// Find out why a driver is not registered; 0 unless something is wrong.
+    /// Find out why a driver is not registered; exits with 0 if there is no fault.
     Doctor(DoctorOptions),
-    /// Make a driver's link anew, so that the kubelet registers it again.
+    /// Recreate a driver's link, so that the kubelet registers the driver again.
     Reannounce(DriverArgument),
-    /// Take a driver's link away until it is published again.
+    /// Remove a driver's link until you publish the driver again.
     Withdraw(DriverArgument),
-    /// Publish a driver that was withdrawn by hand.
+    /// Publish a driver that you withdrew.
     Publish(DriverArgument),
-    /// Remove the links and sockets that a daemon has left; for the removal of the package.
+    /// Remove the links and sockets that a daemon left; the packages run this on their removal.
     #[command(hide = true)]
     CleanUp,
     /// Print the completion script of a shell.
-    Completions(CompletionsArgument),
-    /// Print the configuration that does what a node-driver-registrar is told by its unit or
-    /// command line.
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Print a configuration equivalent to a node-driver-registrar unit or command line.
     ImportNdr(ImportOptions),
 }
 
@@ -101,20 +105,20 @@ pub(crate) struct DoctorOptions {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The proc file system to look at: the host's, where we run in a container.
+    /// The proc file system to read: the host's, if the doctor runs in a container.
     #[arg(long, value_name = "PATH", default_value = "/proc", hide = true)]
     pub(crate) proc: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct WaitOptions {
-    /// What to wait for.
+    /// The state to wait for.
     #[arg(long = "for", value_name = "STATE", default_value = "registered")]
     pub(crate) state: WaitState,
     /// How long to wait.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
-    /// Ids or names; none means all, at least one.
+    /// Ids or names. Default: all drivers; at least one must exist.
     #[arg(value_name = "DRIVER")]
     pub(crate) drivers: Vec<String>,
 }
@@ -123,22 +127,13 @@ pub(crate) struct WaitOptions {
 pub(crate) enum WaitState {
     /// The kubelet has registered the driver.
     Registered,
-    /// The driver answers and its link is there.
+    /// The driver answers and its link exists.
     Serving,
-}
-
-impl WaitState {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            WaitState::Registered => "registered",
-            WaitState::Serving => "serving",
-        }
-    }
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImportOptions {
-    /// A unit's name or file, or the command line, in one argument or in its own.
+    /// The name or the file of a unit, or a command line, as one argument or as several.
     #[arg(
         value_name = "UNIT-OR-COMMAND",
         required = true,
@@ -153,11 +148,4 @@ pub(crate) struct DriverArgument {
     /// The driver's id or name.
     #[arg(value_name = "DRIVER")]
     pub(crate) driver: String,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct CompletionsArgument {
-    /// The shell that is to complete.
-    #[arg(value_name = "SHELL")]
-    pub(crate) shell: Shell,
 }

@@ -1,63 +1,44 @@
-//! `check`: whether the configuration is right, and what it would do.
+//! `check`: whether the configuration is valid, and what the daemon would do with it.
 
-use super::exit::complain;
-use crate::config::{Loaded, Settings};
-use crate::disk::layout::{Layout, LinkAlias};
+use super::args::Args;
+use super::configuration::load;
+use super::exit::{Exit, print_error};
+use super::render::print;
+use crate::config::Settings;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::systemd::sandbox;
 
-/// What would be done.
-pub(crate) fn report(loaded: &Loaded) -> String {
-    let mut report = plan(&loaded.settings);
+/// Stands for the name of a driver that the configuration does not name.
+const UNKNOWN: &str = "NAME";
+
+pub(crate) fn check(args: &Args) -> Result<(), Exit> {
+    let loaded = load(args)?;
+    let settings = &loaded.settings;
+    let mut report = plan(settings);
     if let Some(why) = loaded.root_found() {
-        let registry_dir = loaded.settings.kubelet.registry_dir.display();
+        let registry_dir = settings.kubelet.registry_dir.display();
         report += &format!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}\n");
     }
-    report
-}
-
-/// Says what would not work under systemd.
-pub(crate) fn warn(loaded: &Loaded) {
-    for warning in sandbox::kept_by_the_unit(&loaded.settings) {
-        complain(&format!("warning: {warning}"));
+    print(&report)?;
+    for warning in sandbox::kept_by_the_unit(settings) {
+        print_error(&format!("warning: {warning}"));
     }
+    Ok(())
 }
 
 /// What the daemon would do with these settings, in words.
 fn plan(settings: &Settings) -> String {
-    let layout = Layout::of(settings);
+    let layout = settings.layout();
     let mut plan = String::from("the configuration is valid\n");
     for (id, driver) in &settings.drivers {
-        plan += &format!(
-            "driver {id}\n  waits for      {}\n",
-            driver.csi_socket.display()
-        );
-        let pinned = driver
-            .name
-            .as_deref()
-            .and_then(|name| DriverName::parse(name).ok());
-        let (socket, link, target) = match &pinned {
-            Some(name) => (
-                layout.socket(name),
-                layout.link(name, LinkAlias::default()),
-                layout.target(name),
-            ),
-            None => {
-                let dir = if layout.one_directory() { "." } else { "" };
-                let shown = format!("{dir}NAME-reg.sock");
-                let target = if layout.one_directory() {
-                    shown.clone().into()
-                } else {
-                    settings.kubelet.sees_registry_as.join(&shown)
-                };
-                (
-                    layout.registry_dir().join(&shown),
-                    layout.kubelet_dir().join("NAME-reg.sock"),
-                    target,
-                )
-            }
-        };
-        plan += &format!("  serves         {}\n", socket.display());
+        let name = DriverName::parse(driver.name.as_deref().unwrap_or(UNKNOWN))
+            .expect("a valid configuration has only valid names");
+        plan += &format!("driver {id}\n");
+        plan += &format!("  waits for      {}\n", driver.csi_socket.display());
+        plan += &format!("  serves         {}\n", layout.socket(&name).display());
+        let link = layout.link(&name, LinkAlias::default());
+        let target = layout.target(&name);
         plan += &format!(
             "  links          {} -> {}\n",
             link.display(),
@@ -65,8 +46,7 @@ fn plan(settings: &Settings) -> String {
         );
         plan += &format!("  tells kubelet  endpoint {}\n", driver.endpoint.display());
     }
-    plan += &discovery(settings);
-    plan
+    plan + &discovery(settings)
 }
 
 fn discovery(settings: &Settings) -> String {
@@ -81,6 +61,6 @@ fn discovery(settings: &Settings) -> String {
     } else if settings.drivers.is_empty() {
         "no drivers are configured, and discovery is off\n".to_owned()
     } else {
-        "discovery is off: these are all\n".to_owned()
+        "discovery is off: the daemon registers only these drivers\n".to_owned()
     }
 }

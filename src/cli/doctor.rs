@@ -1,22 +1,22 @@
-//! `doctor`: says why a driver is not registered, and what mends it.
+//! `doctor`: says why a driver is not registered, and how to fix it.
 
 use serde::Serialize;
 
 use super::args::{Args, DoctorOptions};
-use super::client::{connect, failed, in_runtime};
+use super::client::{connect, in_runtime};
+use super::configuration::load;
 use super::exit::Exit;
-use super::load;
-use super::render::Screen;
-use super::status::is_gone;
-use crate::api::control::ClientError;
-use crate::cli::render::paint::{Paint, Tone};
-use crate::cli::render::wrap;
-use crate::config::Settings;
+use super::render::paint::Paint;
+use super::render::{Screen, answer, json, keyed, wrap};
+use crate::api::status;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::locate;
-use crate::doctor::{Diagnosis, Finding, Inputs, Level};
+use crate::doctor::{Diagnosis, Inputs, Level};
 use crate::grpc::proto::control::Status;
 use crate::os::text::printable;
+
+/// The columns before the words of a finding.
+const KEY: usize = 8;
 
 /// What is printed as JSON.
 #[derive(Serialize)]
@@ -28,65 +28,62 @@ struct DoctorReport<'a> {
 
 pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
     in_runtime(async {
+        let mut registered = String::new();
         let diagnosis = match load(args) {
-            Ok(loaded) => Diagnosis::of(&patient(args, options, loaded.settings).await).await,
+            Ok(loaded) => {
+                let inputs = Inputs {
+                    settings: loaded.settings,
+                    runtime: locate(args.runtime_dir.as_deref()),
+                    daemon: async { connect(args).await?.status().await }.await,
+                    proc: options.proc.clone(),
+                    reach: Reach::now(),
+                };
+                registered.extend(inputs.daemon.as_ref().map(count_registered));
+                Diagnosis::of(&inputs).await
+            }
             Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
         };
-        let mut screen = Screen::stdout();
+        let healthy = diagnosis.is_healthy();
         let text = if options.json {
-            let report = DoctorReport {
-                healthy: diagnosis.is_healthy(),
+            json(&DoctorReport {
+                healthy,
                 diagnosis: &diagnosis,
-            };
-            serde_json::to_string_pretty(&report).map_err(failed)?
+            })?
         } else {
-            text(&diagnosis, screen.width(), screen.paint())
+            let screen = Screen::stdout();
+            let mut lines = findings(&diagnosis, screen.width(), screen.paint);
+            if healthy {
+                let what = if lines.is_empty() {
+                    "problems"
+                } else {
+                    "faults"
+                };
+                lines.push(format!("No {what} found{registered}."));
+            }
+            lines.join("\n")
         };
-        is_gone(screen.print(&text))?;
-        Exit::no_unless(diagnosis.is_healthy())
+        answer(&text, healthy)
     })
 }
 
-async fn patient(args: &Args, options: &DoctorOptions, settings: Settings) -> Inputs {
-    Inputs {
-        settings,
-        runtime: locate(args.runtime_dir.as_deref()),
-        daemon: status(args).await,
-        proc: options.proc.clone(),
-        reach: Reach::now(),
-    }
+/// How many of the daemon's drivers are registered, in brackets.
+fn count_registered(now: &Status) -> String {
+    let (registered, all) = (status::registered(now), now.drivers.len());
+    format!(" ({registered} of {all} drivers registered)")
 }
 
-async fn status(args: &Args) -> Result<Status, ClientError> {
-    connect(args).await?.status().await
-}
-
-fn text(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> String {
+fn findings(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
+    let room = width.map(|width| width.saturating_sub(KEY));
     for finding in &diagnosis.findings {
-        let (word, tone) = match finding.level {
-            Level::Fault => ("fault", Tone::Bad),
-            Level::Warning => ("warning", Tone::Pending),
-        };
-        lines.push(format!("{}: {}", paint.paint(tone, word), title(finding)));
-        for (key, words) in [("saw", &finding.saw), ("mend", &finding.mend)] {
-            let room = width.map(|width| width.saturating_sub(8));
-            let broken = words.lines().flat_map(|line| wrap(&printable(line), room));
-            for (number, line) in broken.enumerate() {
-                let key = if number == 0 { key } else { "" };
-                lines.push(format!("  {key:<6}{line}"));
-            }
+        let severity = paint.severity(finding.level == Level::Fault);
+        let driver = finding.driver.iter();
+        let driver: String = driver.map(|id| format!("{}: ", printable(id))).collect();
+        lines.push(format!("{severity}: {driver}{}", finding.check));
+        for (key, words) in [("  saw", &finding.saw), ("  mend", &finding.mend)] {
+            let wrapped = words.lines().flat_map(|line| wrap(&printable(line), room));
+            lines.extend(keyed(key, KEY, wrapped));
         }
     }
-    if diagnosis.is_healthy() {
-        lines.push("nothing keeps a driver from being registered".to_owned());
-    }
-    lines.join("\n")
-}
-
-fn title(finding: &Finding) -> String {
-    match &finding.driver {
-        Some(driver) => format!("{}: {}", printable(driver), finding.check),
-        None => finding.check.to_owned(),
-    }
+    lines
 }

@@ -1,5 +1,6 @@
-//! Exit codes, and the words that go with them.
+//! Exit codes, and the messages that go with them.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -9,11 +10,13 @@ use crate::config::ConfigError;
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// Something failed; said on stderr.
+    /// The command failed.
     Failed(String),
-    /// The answer is no, and has been printed.
+    /// The command has printed its answer, and the answer is no.
     No,
-    /// The command line is bad.
+    /// The command line asks for help or for the version, or clap does not understand it.
+    CommandLine(clap::Error),
+    /// The flags do not go together.
     Usage(String),
     /// The configuration is bad.
     Config(String),
@@ -27,42 +30,33 @@ impl From<ConfigError> for Exit {
 
 impl From<ClientError> for Exit {
     fn from(error: ClientError) -> Exit {
-        Exit::Failed(error.to_string())
+        Exit::failed(error)
     }
 }
 
 impl Exit {
-    /// For an answer that has been printed.
-    pub(crate) fn no_unless(yes: bool) -> Result<(), Exit> {
-        if yes { Ok(()) } else { Err(Exit::No) }
+    pub(crate) fn failed(error: impl Display) -> Exit {
+        Exit::Failed(error.to_string())
     }
 
-    /// Says what went wrong, and gives the code of sysexits.h.
+    /// Prints the message, and returns the code of sysexits.h.
     pub(crate) fn report(self) -> ExitCode {
-        match self {
-            Exit::No => ExitCode::from(1),
-            Exit::Failed(why) => failed(&why, 1),
-            Exit::Usage(why) => failed(&why, 64),
-            Exit::Config(why) => failed(&why, 78),
-        }
+        let (why, code) = match self {
+            Exit::No => return ExitCode::from(1),
+            Exit::CommandLine(error) => {
+                let code = if error.use_stderr() { 64 } else { 0 };
+                return ExitCode::from(error.print().map_or(1, |()| code));
+            }
+            Exit::Failed(why) => (why, 1),
+            Exit::Usage(why) => (why, 64),
+            Exit::Config(why) => (why, 78),
+        };
+        print_error(&format!("error: {why}"));
+        ExitCode::from(code)
     }
 }
 
-fn failed(why: &str, code: u8) -> ExitCode {
-    complain(&format!("error: {why}"));
-    ExitCode::from(code)
-}
-
-/// Says something on stderr. Where nobody can read it, the exit code has to do.
-pub(crate) fn complain(words: &str) {
+/// Prints a line on stderr. Where stderr is closed, the exit code alone says it.
+pub(crate) fn print_error(words: &str) {
     drop(writeln!(io::stderr(), "{words}"));
-}
-
-/// Prints help or a usage error: 0 for what was asked for, 64 for what was not understood.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    let code = if error.use_stderr() { 64 } else { 0 };
-    match error.print() {
-        Ok(()) => ExitCode::from(code),
-        Err(_) => ExitCode::from(1),
-    }
 }

@@ -1,26 +1,28 @@
-//! `inspect`: asks a driver who it is, and says what would keep it from being registered.
+//! `inspect`: asks a driver who it is, and says which rules of CSI it breaks.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::args::{Args, InspectOptions};
-use super::client::{failed, in_runtime};
-use super::exit::{Exit, complain};
-use super::render::Screen;
-use super::status::is_gone;
-use super::{load, sources};
-use crate::api::metrics::Operations;
-use crate::cli::render::paint::{Paint, Tone};
-use crate::config::{SUN_PATH_MAX, Settings};
+use super::client::in_runtime;
+use super::configuration::load;
+use super::exit::{Exit, print_error};
+use super::ndr::flags::without_scheme;
+use super::render::paint::Paint;
+use super::render::{Screen, answer, json, keyed};
+use crate::config::Settings;
 use crate::csi::error::DriverError;
-use crate::csi::inspection::Inspection;
+use crate::csi::inspection::{InspectedCall, Inspection};
 use crate::csi::query::DriverQuery;
 use crate::csi::rules::Breach;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
-use crate::os::text::{printable, printable_json};
+use crate::disk::socket::SUN_PATH_MAX;
+use crate::os::text::printable;
+
+/// The columns before a value.
+const KEY: usize = 14;
 
 /// What is printed as JSON.
 #[derive(Serialize)]
@@ -32,53 +34,44 @@ struct InspectReport<'a> {
 }
 
 pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit> {
-    let socket = path(&options.socket);
+    let socket = options.socket.to_str().map(without_scheme);
+    let socket = socket.map_or_else(|| options.socket.clone(), PathBuf::from);
     let settings = match load(args) {
         Ok(loaded) => Some(loaded.settings),
-        // What a driver says does not depend on our configuration; only a path's length does.
-        Err(_) if sources(args).config.is_none() => None,
+        // The driver's answers do not depend on our configuration; only the length of a path does.
+        Err(_) if args.config.is_none() => None,
         Err(error) => return Err(error.into()),
     };
     let mut driver = settings.clone().unwrap_or_default().driver("inspected");
     driver.csi_socket.clone_from(&socket);
-    let inquiry = DriverQuery::new(&driver, Operations::new(), &Reach::now());
+    let query = DriverQuery::new(&driver, false, &Reach::now());
     in_runtime(async {
-        // Nobody is to look at a silent terminal for minutes.
-        let slow = |late: DriverError| complain(&late.to_string());
-        let mut seen = inquiry.inspect(slow).await.map_err(|trouble| {
-            if trouble.is_absence() {
+        // The terminal must not stay silent for minutes.
+        let slow = |late: DriverError| print_error(&late.to_string());
+        let mut seen = query.inspect(slow).await.map_err(|error| {
+            if error.is_absence() {
                 let socket = socket.display();
-                failed(format!(
-                    "there is no socket {socket}: start the driver, or compare the endpoint that it is given"
+                Exit::Failed(format!(
+                    "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
                 ))
             } else {
-                failed(trouble)
+                Exit::failed(error)
             }
         })?;
         seen.breaches
             .extend(lengths(&seen, &socket, settings.as_ref()));
-        let mut screen = Screen::stdout();
+        let usable = seen.is_usable();
         let text = if options.json {
-            let report = InspectReport {
+            json(&InspectReport {
                 socket: &socket,
-                usable: seen.is_usable(),
+                usable,
                 inspection: &seen,
-            };
-            printable_json(serde_json::to_string_pretty(&report).map_err(failed)?)
+            })?
         } else {
-            text(&seen, screen.paint())
+            text(&seen, Screen::stdout().paint)
         };
-        is_gone(screen.print(&text))?;
-        Exit::no_unless(seen.is_usable())
+        answer(&text, usable)
     })
-}
-
-fn path(argument: &Path) -> PathBuf {
-    let bare = argument
-        .to_str()
-        .and_then(|text| text.strip_prefix("unix:"))
-        .map(|path| path.strip_prefix("//").unwrap_or(path));
-    bare.map_or_else(|| argument.to_owned(), PathBuf::from)
 }
 
 /// Paths that are too long for a socket on this node.
@@ -93,7 +86,7 @@ fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec
     }
     let name = seen.name.as_deref().map(DriverName::parse);
     if let (Some(Ok(name)), Some(settings)) = (name, settings)
-        && let Err(too_long) = Layout::of(settings).check(&name)
+        && let Err(too_long) = settings.layout().check(&name)
     {
         breaches.push(Breach::fatal(too_long.to_string()));
     }
@@ -101,48 +94,35 @@ fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec
 }
 
 fn text(seen: &Inspection, paint: Paint) -> String {
-    let mut out = String::new();
-    let mut line = |key: &str, value: &str| out += &format!("{key:<14}{value}\n");
-    let told = |value: &Option<String>| value.as_deref().map_or("-".to_owned(), printable);
-    line("name", &told(&seen.name));
-    line("version", &told(&seen.vendor_version));
-    line("node id", &told(&seen.node_id));
-    line(
-        "volume limit",
-        &match seen.max_volumes {
-            Some(limit) if limit <= 0 => format!("{limit} (the cluster decides)"),
-            Some(limit) => limit.to_string(),
-            None => "-".to_owned(),
-        },
-    );
-    for (key, values) in [
-        ("topology", &seen.printable_topology()),
-        ("plugin can", &seen.plugin_capabilities),
-        ("node can", &seen.node_capabilities),
-    ] {
-        line(key, values.first().map_or("-", String::as_str));
-        values.iter().skip(1).for_each(|value| line("", value));
-    }
-    for (number, call) in seen.calls.iter().enumerate() {
-        let key = if number == 0 { "time taken" } else { "" };
+    let told = |value: &Option<String>| value.as_deref().map(printable).into_iter().collect();
+    let limit = seen.max_volumes.map(|limit| match limit {
+        ..=0 => format!("{limit} (the cluster decides)"),
+        1.. => limit.to_string(),
+    });
+    let call = |call: &InspectedCall| {
         let failed = if call.error.is_some() { "  failed" } else { "" };
-        line(
-            key,
-            &format!("{:>9.3} ms  {}{failed}", call.milliseconds, call.method),
-        );
-    }
-    for breach in &seen.breaches {
-        let (word, tone) = if breach.fatal {
-            ("fault", Tone::Bad)
-        } else {
-            ("warning", Tone::Pending)
-        };
-        out += &format!("{}: {}\n", paint.paint(tone, word), breach.what);
-    }
-    out += if seen.is_usable() {
-        "the driver can be registered"
-    } else {
-        "the driver cannot be registered like this"
+        format!("{:>9.3} ms  {}{failed}", call.milliseconds, call.method)
     };
-    out
+    let rows: [(&str, Vec<String>); 8] = [
+        ("name", told(&seen.name)),
+        ("version", told(&seen.vendor_version)),
+        ("node id", told(&seen.node_id)),
+        ("volume limit", limit.into_iter().collect()),
+        ("topology", seen.printable_topology()),
+        ("plugin can", seen.plugin_capabilities.clone()),
+        ("node can", seen.node_capabilities.clone()),
+        ("time taken", seen.calls.iter().map(call).collect()),
+    ];
+    let mut lines = Vec::new();
+    for (key, mut values) in rows {
+        if values.is_empty() {
+            values.push("-".to_owned());
+        }
+        lines.extend(keyed(key, KEY, values));
+    }
+    let breach = |breach: &Breach| format!("{}: {}", paint.severity(breach.fatal), breach.what);
+    lines.extend(seen.breaches.iter().map(breach));
+    let not = if seen.is_usable() { "" } else { "not" };
+    lines.push(format!("the driver can{not} be registered"));
+    lines.join("\n")
 }

@@ -1,18 +1,16 @@
-//! `status`: how every driver stands, once or as it changes.
+//! `status`: the state of every driver, once or at each change.
 
-use std::io;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use super::args::{Args, StatusOptions};
-use super::client::{connect, failed, in_runtime};
+use super::client::{connect, in_runtime};
 use super::exit::Exit;
-use super::render::Screen;
+use super::render::{Screen, answer, put, table};
 use crate::api::{age, status};
-use crate::cli::render::table;
 use crate::grpc::proto::control::Status;
 
 pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
@@ -20,54 +18,41 @@ pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
         if options.watch {
             return watch(args, options.json).await;
         }
-        let now = connect(args).await?.status().await.map_err(failed)?;
-        let mut screen = Screen::stdout();
-        let text = text(&now, options.json, &screen)?;
-        is_gone(screen.print(&text))?;
-        Exit::no_unless(status::is_well(&now))
+        let now = connect(args).await?.status().await?;
+        let text = text(&now, options.json, &Screen::stdout())?;
+        answer(&text, status::registered(&now) == now.drivers.len())
     })
 }
 
-/// Follows the changes that the daemon tells of, until somebody has seen enough.
+/// Shows each change that the daemon reports, until a signal comes or the reader has gone.
 async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
     let mut client = connect(args).await?;
-    let mut statuses = client.watch().await.map_err(failed)?;
-    let mut ends = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
-    let [Ok(interrupt), Ok(terminate)] = &mut ends else {
-        return Err(Exit::Failed("cannot wait for signals".to_owned()));
-    };
-    let mut resized = signal(SignalKind::window_change()).map_err(failed)?;
+    let mut statuses = client.watch().await?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Exit::failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(Exit::failed)?;
+    let mut resized = signal(SignalKind::window_change()).map_err(Exit::failed)?;
     let mut screen = Screen::stdout();
+    let draws = screen.is_terminal && !json;
     let mut shown: Option<Status> = None;
     loop {
         tokio::select! {
-            next = statuses.next() => shown = Some(next.map_err(failed)?),
-            () = end(interrupt, terminate) => return Ok(()),
-            _ = resized.recv(), if screen.is_terminal() => {
-                if is_gone(screen.was_resized())? {
-                    return Ok(());
-                }
-            }
-            // Only the ages are older: the daemon is not asked.
-            () = sleep(pause(shown.as_ref())), if screen.is_terminal() && !json => {}
+            next = statuses.next() => shown = Some(next?),
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = resized.recv(), if draws => screen.was_resized(),
+            // Only the ages change: the daemon is not asked.
+            () = sleep(pause(shown.as_ref())), if draws => {}
         }
         let Some(now) = &shown else { continue };
         let text = text(now, json, &screen)?;
-        let put = if json {
-            screen.print(&text)
+        let read = if json {
+            put(&format!("{text}\n"))
         } else {
             screen.show(&text)
         };
-        if is_gone(put)? {
+        if !read? {
             return Ok(());
         }
-    }
-}
-
-async fn end(interrupt: &mut Signal, terminate: &mut Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
     }
 }
 
@@ -83,17 +68,8 @@ fn pause(shown: Option<&Status>) -> Duration {
 
 fn text(status: &Status, json: bool, screen: &Screen) -> Result<String, Exit> {
     if json {
-        return status::json(status).map_err(failed);
+        return status::json(status).map_err(Exit::failed);
     }
     let now = Timestamp::now();
-    Ok(table(status, screen.width(), now, screen.paint()))
-}
-
-/// Whoever read our output has left, as `head` does; there is nobody to complain to.
-pub(super) fn is_gone(put: io::Result<()>) -> Result<bool, Exit> {
-    match put {
-        Ok(()) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
-        Err(error) => Err(failed(error)),
-    }
+    Ok(table(status, screen.width(), now, screen.paint))
 }

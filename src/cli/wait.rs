@@ -1,4 +1,4 @@
-//! `wait`: for scripts and units that need a driver.
+//! `wait`: for scripts and units that depend on a driver.
 
 use std::time::Duration;
 
@@ -11,58 +11,54 @@ use crate::api::control::ClientError;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
 
-/// How often a daemon that is not there yet is looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The pause before the next try to reach a daemon that does not run yet.
+const RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
     in_runtime(async {
         let mut missing = Vec::new();
         let waiting = async {
-            // At boot the daemon may come after us, and it may be restarted at any time.
+            // At boot the daemon may start after us, and it may restart at any time.
             while let Err(error) = follow(args, options, &mut missing).await {
                 missing = vec![error.to_string()];
-                sleep(LOOK_AGAIN).await;
+                sleep(RETRY).await;
             }
         };
-        match timeout(options.timeout, waiting).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Exit::Failed(format!(
-                "not {} within {}: {}",
-                options.state.word(),
-                humantime::format_duration(options.timeout),
-                missing.join("; ")
-            ))),
-        }
+        timeout(options.timeout, waiting).await.map_err(|_| {
+            let time = humantime::format_duration(options.timeout);
+            Exit::Failed(format!("timed out after {time}: {}", missing.join("; ")))
+        })
     })
 }
 
-/// Follows the daemon until nothing is missing, or the daemon is.
+/// Follows the daemon until nothing is missing, or the connection ends.
 async fn follow(
     args: &Args,
     options: &WaitOptions,
     missing: &mut Vec<String>,
 ) -> Result<(), ClientError> {
     let mut client = connect(args).await?;
-    client
-        .follow(|status| {
-            *missing = shortfall(&status, options);
-            missing.is_empty()
-        })
-        .await
+    let mut statuses = client.watch().await?;
+    loop {
+        *missing = shortfall(&statuses.next().await?, options);
+        if missing.is_empty() {
+            return Ok(());
+        }
+    }
 }
 
-/// Who is not there yet, and why.
+/// The drivers that have not reached the state yet, each with its reason.
 fn shortfall(status: &Status, options: &WaitOptions) -> Vec<String> {
-    let there = |driver: &Driver| match options.state {
+    let reached = |driver: &Driver| match options.state {
         WaitState::Registered => driver.phase == Phase::Registered.as_str(),
         WaitState::Serving => driver.serving,
     };
     let lacks = |driver: &Driver| {
-        (!there(driver)).then(|| format!("{}: {}: {}", driver.id, driver.phase, driver.reason))
+        (!reached(driver)).then(|| format!("{}: {}: {}", driver.id, driver.phase, driver.reason))
     };
     if options.drivers.is_empty() {
         if status.drivers.is_empty() {
-            return vec!["there are no drivers".to_owned()];
+            return vec!["the daemon has no drivers".to_owned()];
         }
         return status.drivers.iter().filter_map(lacks).collect();
     }
@@ -70,7 +66,7 @@ fn shortfall(status: &Status, options: &WaitOptions) -> Vec<String> {
         let named = |driver: &&Driver| driver.id == *wanted || driver.name.as_ref() == Some(wanted);
         match status.drivers.iter().find(named) {
             Some(driver) => lacks(driver),
-            None => Some(format!("there is no driver \"{wanted}\"")),
+            None => Some(format!("the daemon has no driver \"{wanted}\"")),
         }
     };
     options.drivers.iter().filter_map(lacks_named).collect()

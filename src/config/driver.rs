@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::choice::OnLiveOwner;
 use super::value;
-use super::word::OnLiveOwner;
 
 const CSI_SOCKET: &str = "csi.sock";
 const CSI_VERSION: &str = "1.0.0";

@@ -8,10 +8,10 @@ use figment::error::{Actual, Kind};
 use figment::value::Value;
 
 use super::file::SIZE_MAX;
-use super::hint;
 use super::key::Key;
 use super::literal;
 use super::origin::Origin;
+use super::schema;
 
 /// Serde's name for a list.
 const A_LIST: &str = "a sequence";
@@ -191,7 +191,7 @@ impl Problem {
         siblings: &[&str],
         value: String,
     ) -> Self {
-        let meant = hint::meant(origin, &path, siblings);
+        let meant = schema::meant(origin, &path, siblings);
         Self::UnknownKey {
             origin: origin.clone(),
             key: Key::from(path),

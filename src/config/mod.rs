@@ -4,25 +4,25 @@
 //! environment as a command knows it, the environment, flags. Each layer is checked on its own
 //! before the merge, because only then does an error know the file that it is in.
 
-pub(crate) mod clash;
+mod combinations;
 mod driver;
 mod environment;
 mod environment_file;
 mod error;
-mod explain;
 mod file;
-mod hint;
 mod key;
 mod layer;
 mod literal;
-mod nesting;
+mod provenance;
+mod schema;
+
+mod choice;
 mod origin;
 mod service_link;
 mod settings;
 mod tree;
 mod value;
 mod wildcard;
-mod word;
 
 #[cfg(test)]
 mod tests;
@@ -32,17 +32,17 @@ use std::path::{Path, PathBuf};
 
 use figment::Figment;
 
+pub use choice::{LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
 pub use driver::{DriverDefaults, DriverSettings};
 pub use error::{ConfigError, Problem};
-pub use explain::{ExplainedKey, Provenance};
 pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;
+pub use provenance::{ExplainedKey, Provenance};
 pub use settings::{
     DiscoverySettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings, Settings,
 };
-pub use value::{Listen, RootDir, SUN_PATH_MAX};
-pub use word::{LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
+pub use value::{Listen, RootDir};
 
 use origin::Origins;
 use tree::Tree;
@@ -56,8 +56,8 @@ pub const UNIT_ENVIRONMENT: [&str; 2] = [
     "/etc/sysconfig/node-storage-driver-registrar",
 ];
 
-/// All that a configuration is made from.
-#[derive(Clone, Debug)]
+/// All that a configuration is made from; by default nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// `--config`: this file must be there.
     pub config: Option<PathBuf>,
@@ -136,7 +136,7 @@ impl Loaded {
         }
         self.settings.kubelet.root_dir = RootDir::Path(root);
         self.root_found = Some(why);
-        ConfigError::from_problems(clash::find(self))
+        ConfigError::from_problems(combinations::find(self))
     }
 
     /// Why the root directory was taken that stands in the place of `"auto"`, if one was found.
@@ -180,6 +180,6 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         root_found: None,
         warnings: variables.warnings,
     };
-    ConfigError::from_problems(clash::find(&loaded))?;
+    ConfigError::from_problems(combinations::find(&loaded))?;
     Ok(loaded)
 }

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::choice::{LogLevel, LogTarget, OnStop, ReadyWhen};
 use super::driver::{DriverDefaults, DriverKey, DriverSettings, DriverTable};
-use super::nesting::resolved;
 use super::tree::Tree;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
-use super::word::{LogLevel, LogTarget, OnStop, ReadyWhen};
-use crate::disk::directory;
+use crate::disk::layout::Layout;
 
 /// Where most kubelets live.
 pub(super) const KUBELET_ROOT: &str = "/var/lib/kubelet";
@@ -185,13 +184,13 @@ impl Settings {
         }
     }
 
-    /// Whether sockets and links share one directory, as node-driver-registrar has it.
-    pub fn one_directory(&self) -> bool {
-        let (ours, kubelets) = (&self.registry_dir, &self.kubelet.registry_dir);
-        if ours == kubelets {
-            return true;
-        }
-        // A bind mount or a link can make one directory of two paths.
-        directory::is_same(ours, kubelets).unwrap_or_else(|| resolved(ours) == resolved(kubelets))
+    /// Where sockets and links go.
+    pub(crate) fn layout(&self) -> Layout {
+        let kubelet = &self.kubelet;
+        Layout::new(
+            &self.registry_dir,
+            &kubelet.registry_dir,
+            &kubelet.sees_registry_as,
+        )
     }
 }

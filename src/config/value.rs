@@ -8,9 +8,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::disk::name::{DriverName, NameError};
-
-/// The longest path of a Unix socket: `sun_path` has 108 bytes, the last of them NUL.
-pub const SUN_PATH_MAX: usize = 107;
+use crate::disk::socket::SUN_PATH_MAX;
 
 const LONGEST_HOURS: u64 = 24;
 const LONGEST_WITHDRAWAL_HOURS: u64 = 365 * 24;

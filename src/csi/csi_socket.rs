@@ -1,97 +1,64 @@
-//! csi.sock as it is on disk: whether it is there, and whether whoever listens on it can be trusted.
+//! A driver's csi.sock on disk: whether it exists, and whether its path can be trusted.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::DriverError;
-use super::trust::{self, Exposure};
-use crate::config::SUN_PATH_MAX;
+use super::trust::{Exposure, foreign_socket};
 use crate::disk::directory::{self, is_missing};
 use crate::disk::identity::Identity;
+use crate::disk::socket::SUN_PATH_MAX;
 
-/// The place of a driver's socket.
-#[derive(Clone, Debug)]
-pub(crate) struct CsiSocket {
-    pub(crate) path: PathBuf,
-    /// Nobody named this socket: whoever may write to its directory could be the driver.
-    pub(crate) found: bool,
-}
-
-impl CsiSocket {
-    /// What is there now.
-    pub(crate) fn look(&self) -> Result<Identity, DriverError> {
-        if self.found {
-            self.is_acceptable()?;
-        }
-        match fs::metadata(&self.path) {
-            Ok(metadata) if is_socket(&metadata) => Ok(Identity::from_parts(&metadata, None)),
-            Ok(_) => Err(DriverError::NoSocket(self.path.clone())),
-            Err(error) if is_missing(&error) => Err(self.absent()),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let directory = directory::closed(&self.path);
-                Err(DriverError::Hidden {
-                    socket: self.path.clone(),
-                    directory: directory.to_owned(),
-                    owner: directory::owner_and_mode(directory),
-                })
-            }
-            Err(source) => Err(DriverError::Unseen {
-                socket: self.path.clone(),
-                source,
-            }),
-        }
+/// The socket that exists now. The configuration does not name a socket that was `discovered`, so
+/// every user who can write to its directories could pose as the driver.
+pub(super) fn look(path: &Path, discovered: bool) -> Result<Identity, DriverError> {
+    if discovered {
+        check(path)?;
     }
-
-    /// What the configuration checks for a socket that is named in it.
-    fn is_acceptable(&self) -> Result<(), DriverError> {
-        let length = self.path.as_os_str().len();
-        if length > SUN_PATH_MAX {
-            return Err(DriverError::LongPath {
-                socket: self.path.clone(),
-                length,
-            });
+    let socket = path.to_owned();
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_socket() => Ok(Identity::from_parts(&found, None)),
+        Ok(_) => Err(DriverError::NoSocket(socket)),
+        Err(error) if is_missing(&error) => Err(absent(path)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let directory = directory::closed(path).to_owned();
+            Err(DriverError::Hidden {
+                owner: directory::owner_and_mode(&directory),
+                directory,
+                socket,
+            })
         }
-        match Exposure::of(&self.path) {
-            Ok(None) => Ok(()),
-            Ok(Some(exposure)) => Err(DriverError::Exposed {
-                exposure,
-                strangers: trust::strangers(&self.path).map(Box::new),
-            }),
-            // Then the socket itself cannot be looked at, and that says why.
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn absent(&self) -> DriverError {
-        match self.first_missing() {
-            Some(missing) => DriverError::NoDirectory {
-                socket: self.path.clone(),
-                missing,
-            },
-            None => DriverError::Absent(self.path.clone()),
-        }
-    }
-
-    /// The topmost directory on the way that is not there.
-    fn first_missing(&self) -> Option<PathBuf> {
-        let mut missing = None;
-        for directory in self
-            .path
-            .ancestors()
-            .skip(1)
-            .take_while(|path| *path != Path::new("/"))
-        {
-            if directory.exists() {
-                break;
-            }
-            missing = Some(directory.to_owned());
-        }
-        missing
+        Err(source) => Err(DriverError::Unseen(socket, source)),
     }
 }
 
-fn is_socket(metadata: &Metadata) -> bool {
-    metadata.file_type().is_socket()
+/// The checks that the configuration makes for a socket that it names.
+fn check(path: &Path) -> Result<(), DriverError> {
+    let length = path.as_os_str().len();
+    if length > SUN_PATH_MAX {
+        return Err(DriverError::LongPath(path.to_owned(), length));
+    }
+    match Exposure::of(path) {
+        Ok(Some(exposure)) => Err(DriverError::Exposed {
+            exposure,
+            foreign: foreign_socket(path).map(Box::new),
+        }),
+        // After an error here the socket cannot be accessed either, and that error says why.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+fn absent(path: &Path) -> DriverError {
+    let socket = path.to_owned();
+    // The topmost directory that is missing.
+    let directories = path.ancestors().skip(1);
+    match directories.take_while(|path| !path.exists()).last() {
+        Some(missing) => DriverError::NoDirectory {
+            socket,
+            missing: missing.to_owned(),
+        },
+        None => DriverError::Absent(socket),
+    }
 }

@@ -1,4 +1,4 @@
-//! Why a driver is no use, in words for the one who has to act.
+//! Why a driver cannot be registered yet, in words for the operator.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,28 +10,28 @@ use tonic::Code;
 
 use super::query::NODE_GET_INFO;
 use super::trust::Exposure;
-use crate::config::SUN_PATH_MAX;
 use crate::disk::directory::LET_US_READ;
 use crate::disk::identity::Identity;
 use crate::disk::reach::Hung;
+use crate::disk::socket::SUN_PATH_MAX;
 use crate::driver::answer::AnswerError;
 use crate::grpc::client::{Broken, ConnectError};
 
-/// Why the driver is no use yet.
+/// Why the driver cannot be registered yet.
 #[derive(Debug, Error)]
 pub(crate) enum DriverError {
     #[error("waiting for {}", .0.display())]
     Absent(PathBuf),
     #[error("waiting for {}: {} is missing", .socket.display(), .missing.display())]
     NoDirectory { socket: PathBuf, missing: PathBuf },
-    #[error("{} is no socket", .0.display())]
+    #[error("{} is not a socket", .0.display())]
     NoSocket(PathBuf),
-    #[error("cannot look at {}: {source}", .socket.display())]
-    Unseen { socket: PathBuf, source: io::Error },
-    #[error("cannot look at {}: {source}", .socket.display())]
-    OutOfReach { socket: PathBuf, source: Hung },
+    #[error("cannot access {}: {}", .0.display(), .1)]
+    Unseen(PathBuf, io::Error),
+    #[error("cannot access {}: {}", .0.display(), .1)]
+    OutOfReach(PathBuf, Hung),
     #[error(
-        "may not look into {} ({owner}) for {}: {LET_US_READ}",
+        "no permission to search {} ({owner}) for {}: {LET_US_READ}",
         .directory.display(),
         .socket.display()
     )]
@@ -40,29 +40,26 @@ pub(crate) enum DriverError {
         directory: PathBuf,
         owner: String,
     },
-    #[error("refused: {exposure}; a driver that is found by itself must be out of others' reach")]
+    #[error(
+        "refused: {exposure}; discovery accepts a driver only in directories that root alone can change"
+    )]
     Exposed {
         exposure: Exposure,
-        /// The socket that is there, if it may be another user's doing.
-        strangers: Option<Box<Identity>>,
+        /// The socket that exists, if another user may have created it.
+        foreign: Option<Box<Identity>>,
     },
-    #[error("{} is {length} bytes long, and the path of a socket may have {SUN_PATH_MAX}", .socket.display())]
-    LongPath { socket: PathBuf, length: usize },
-    #[error("nobody listens on {}", .0.display())]
+    #[error("{} is {} bytes long; the path of a socket has at most {SUN_PATH_MAX}", .0.display(), .1)]
+    LongPath(PathBuf, usize),
+    #[error("no process listens on {}", .0.display())]
     Refused(PathBuf),
     #[error(
-        "may not connect to {}: {source}; a socket of another user needs CAP_DAC_OVERRIDE in the unit",
-        .socket.display()
+        "no permission to connect to {}: {}; for a socket of another user the unit needs CAP_DAC_OVERRIDE",
+        .0.display(),
+        .1
     )]
-    Forbidden {
-        socket: PathBuf,
-        source: ConnectError,
-    },
-    #[error("{}: {source}", .socket.display())]
-    Connect {
-        socket: PathBuf,
-        source: ConnectError,
-    },
+    Forbidden(PathBuf, ConnectError),
+    #[error("{}: {}", .0.display(), .1)]
+    Connect(PathBuf, ConnectError),
     #[error("{} does not answer: {step} took longer than {}", .socket.display(), format_duration(*.deadline))]
     TimedOut {
         socket: PathBuf,
@@ -80,8 +77,8 @@ pub(crate) enum DriverError {
     },
     #[error("{} closed the connection before it answered", .0.display())]
     Closed(PathBuf),
-    #[error("the connection to {} broke before it answered: {source}", .socket.display())]
-    Broken { socket: PathBuf, source: Broken },
+    #[error("the connection to {} broke before it answered: {}", .0.display(), .1)]
+    Broken(PathBuf, Broken),
     #[error("{method} failed: {code:?}: {message}")]
     Call {
         method: &'static str,
@@ -103,7 +100,7 @@ pub(crate) enum DriverError {
 }
 
 impl DriverError {
-    /// Nothing can change until somebody makes a file.
+    /// Nothing changes until a process creates a file.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(
             self,
@@ -111,47 +108,47 @@ impl DriverError {
         )
     }
 
-    /// Something is wrong with the driver, as opposed to one that is not there or takes its time.
+    /// The driver has a fault: it exists, and is not merely slow.
     pub(crate) fn is_error(&self) -> bool {
         !self.is_absence() && !matches!(self, DriverError::Slow { .. })
     }
 
-    /// Trying again is of no use before something changes on disk.
+    /// A retry is useless until something changes on disk.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.is_absence()
             || matches!(
                 self,
                 DriverError::Hidden { .. }
                     | DriverError::Exposed { .. }
-                    | DriverError::LongPath { .. }
+                    | DriverError::LongPath(..)
             )
     }
 
-    /// Another user has put a socket of their own into the place of the one that was `seen` there. A
-    /// directory that has another owner, with the same socket in it, is a driver's that still runs.
+    /// Another user has replaced the socket that was `seen` before. If only the owner of the directory
+    /// has changed and the socket is the same, the driver still runs.
     pub(crate) fn is_taken(&self, seen: Option<&Identity>) -> bool {
         match self {
             DriverError::Exposed {
-                strangers: Some(theirs),
+                foreign: Some(foreign),
                 ..
-            } => seen.is_none_or(|seen| !theirs.is_same_object(seen)),
+            } => seen.is_none_or(|seen| !foreign.is_same_object(seen)),
             _ => false,
         }
     }
 
-    /// What the socket is on does not answer.
+    /// The file system that does not respond, if that is the cause.
     pub(crate) fn hung(&self) -> Option<&Hung> {
         match self {
-            DriverError::OutOfReach { source, .. } => Some(source),
+            DriverError::OutOfReach(_, hung) => Some(hung),
             _ => None,
         }
     }
 
-    /// NodeGetInfo had all the time that it may take.
+    /// NodeGetInfo took longer than `node_info_timeout`.
     pub(crate) fn is_node_info_late(&self) -> bool {
         match self {
             DriverError::TimedOut { step, .. } => *step == NODE_GET_INFO,
-            DriverError::Hung(trouble) => trouble.is_node_info_late(),
+            DriverError::Hung(cause) => cause.is_node_info_late(),
             _ => false,
         }
     }

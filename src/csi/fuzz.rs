@@ -1,12 +1,12 @@
-//! Whatever a driver answers, it is an answer within the rules, or a reason that can be shown.
+//! Fuzzes the answers of a driver: each is an answer within the rules, or a reason that can be shown.
 
 use std::collections::BTreeMap;
 
 use prost::Message;
 
 use super::rules;
-use crate::config::{SUN_PATH_MAX, Settings};
-use crate::disk::layout::Layout;
+use crate::config::Settings;
+use crate::disk::socket::SUN_PATH_MAX;
 use crate::driver::answer::{Answer, AnswerChange, LONGEST_NODE_ID};
 use crate::grpc::proto::csi::{GetPluginInfoResponse, NodeGetInfoResponse};
 use crate::os::fuzz::Fuzz;
@@ -100,7 +100,7 @@ fn check_answer(answer: &Answer, said: &str) {
     let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     assert!(bytes.all(is_inside), "{name}");
     assert!(!name.starts_with(['.', '-']) && !name.ends_with(['.', '-']));
-    let layout = Layout::of(&Settings::default());
+    let layout = Settings::default().layout();
     let socket = layout.socket(&answer.name);
     assert_eq!(socket.parent(), Some(layout.registry_dir()));
     if layout.check(&answer.name).is_ok() {

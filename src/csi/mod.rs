@@ -1,6 +1,6 @@
-//! The driver's side: who the driver is, and whether it is still there.
+//! The driver's side: its name and node, and whether it still answers.
 
-pub(crate) mod csi_socket;
+mod csi_socket;
 pub(crate) mod error;
 #[cfg(test)]
 mod fuzz;

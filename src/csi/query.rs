@@ -1,7 +1,7 @@
-//! One inquiry: connect to csi.sock and ask the driver who it is, each step with a deadline.
+//! A query to a driver: connects to csi.sock and asks for name and node, each step with a deadline.
 
 use std::future::Future;
-use std::io;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,16 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Response, Status};
 
-use super::csi_socket::CsiSocket;
+use super::csi_socket;
 use super::error::DriverError;
-use crate::api::metrics::{Account, Operation, Operations};
 use crate::config::DriverSettings;
-use crate::disk::directory::is_missing;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::socket;
 use crate::driver::answer::{self, Answer};
-use crate::grpc::client::{self, Channel, ConnectError, Ended, MESSAGE_LIMIT};
+use crate::grpc::MESSAGE_LIMIT;
+use crate::grpc::client::{self, Channel, ConnectError, Ended};
 use crate::grpc::idle_connection::IdleConnection;
 use crate::grpc::proto::csi::identity_client::IdentityClient;
 use crate::grpc::proto::csi::node_client::NodeClient;
@@ -30,130 +29,100 @@ use crate::grpc::proto::csi::{
 };
 use crate::os::text::printable;
 
-/// The one call that has a deadline of its own.
+/// The only call with a deadline of its own.
 pub(crate) const NODE_GET_INFO: &str = "NodeGetInfo";
 
-/// What to ask, where, and how long to wait for it.
-#[derive(Debug)]
+/// The questions, the socket, and the deadlines.
 pub(crate) struct DriverQuery {
-    socket: CsiSocket,
+    settings: DriverSettings,
+    /// The configuration does not name the socket.
+    discovered: bool,
     reach: Reach,
-    pinned: Option<String>,
-    deadline: Duration,
-    node_info_deadline: Duration,
-    require_probe: bool,
-    account: Account,
-    /// That the volume limit is below zero was said.
-    limit_told: AtomicBool,
+    /// Of the calls for name and node.
+    pub(crate) observer: CallObserver,
+    /// The warning about a volume limit below zero was logged.
+    limit_logged: AtomicBool,
 }
 
-/// A call that has ended, well or not.
-pub(crate) struct Timed<T> {
-    pub(crate) answer: Result<T, DriverError>,
-    pub(crate) operation: Operation,
+/// Receives each call that has ended, with the name that the driver reported, if it is a valid name.
+pub(crate) type CallObserver = Box<dyn Fn(Option<&str>, CsiCall) + Send + Sync>;
+
+/// A CSI call that has ended, successfully or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CsiCall {
+    /// Without its service, such as `NodeGetInfo`.
+    pub(crate) method: &'static str,
+    pub(crate) took: Duration,
+    pub(crate) code: Code,
 }
 
-/// A connection that is held to a driver.
-pub(crate) struct DriverConnection {
-    /// Resolves when the connection ends.
-    pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// When it was made.
-    pub(crate) since: Instant,
+/// The answer to a call, and how long it took.
+pub(super) struct Timed<T> {
+    pub(super) answer: Result<T, DriverError>,
+    pub(super) call: CsiCall,
 }
 
 impl DriverQuery {
-    pub(crate) fn new(
-        settings: &DriverSettings,
-        operations: Operations,
-        reach: &Reach,
-    ) -> DriverQuery {
+    /// A socket that discovery found must be in directories that only root can change.
+    pub(crate) fn new(settings: &DriverSettings, discovered: bool, reach: &Reach) -> DriverQuery {
         DriverQuery {
-            socket: CsiSocket {
-                path: settings.csi_socket.clone(),
-                found: false,
-            },
+            settings: settings.clone(),
+            discovered,
             reach: reach.clone(),
-            pinned: settings.name.clone(),
-            deadline: settings.request_timeout,
-            node_info_deadline: settings.node_info_timeout,
-            require_probe: settings.require_probe,
-            account: Account::new(operations),
-            limit_told: AtomicBool::new(false),
+            observer: Box::new(|_, _| ()),
+            limit_logged: AtomicBool::new(false),
         }
     }
 
-    /// The same for a socket that was found rather than named.
-    pub(crate) fn found(
-        settings: &DriverSettings,
-        operations: Operations,
-        reach: &Reach,
-    ) -> DriverQuery {
-        let mut inquiry = DriverQuery::new(settings, operations, reach);
-        inquiry.socket.found = true;
-        inquiry
-    }
-
     pub(crate) fn path(&self) -> &Path {
-        &self.socket.path
+        &self.settings.csi_socket
     }
 
-    /// The socket as it is on disk now.
+    /// The socket that exists on disk now.
     pub(crate) async fn look(&self) -> Result<Identity, DriverError> {
-        let socket = self.socket.clone();
-        self.touch(move || socket.look()).await?
+        let (path, discovered) = (self.path().to_owned(), self.discovered);
+        self.access(move || csi_socket::look(&path, discovered))
+            .await?
     }
 
-    /// Does what may have to wait for a file system.
-    async fn touch<T: Send + 'static>(
+    /// Does work that may block on a file system.
+    async fn access<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DriverError> {
-        let done = self.reach.look(self.path(), self.deadline, work).await;
-        done.map_err(|source| DriverError::OutOfReach {
-            socket: self.path().to_owned(),
-            source,
-        })
+        let deadline = self.settings.request_timeout;
+        let done = self.reach.look(self.path(), deadline, work).await;
+        done.map_err(|hung| DriverError::OutOfReach(self.path().to_owned(), hung))
     }
 
-    /// Asks, and holds a connection whose end tells that the driver may have gone. That one is made
-    /// first, if only by microseconds: it ends with whoever listens now, so that an answer of their
-    /// successor does not pass for theirs.
+    /// Asks the driver, and holds a connection whose end shows that the driver may have gone. The
+    /// held connection opens first, if only by microseconds: it ends with the process that listens
+    /// now, so that the answer of a later process does not count as the answer of this process.
     ///
-    /// `slow` is told when NodeGetInfo takes longer than other calls may.
-    pub(crate) async fn begin(
+    /// Calls `slow` when NodeGetInfo takes longer than other calls may.
+    pub(crate) async fn hold_and_ask(
         &self,
         slow: impl FnOnce(DriverError),
-    ) -> Result<(DriverConnection, Result<Answer, DriverError>), DriverError> {
+    ) -> Result<(IdleConnection, Result<Answer, DriverError>), DriverError> {
         let (held, connection) = tokio::join!(self.hold(), self.connect());
         let held = held?;
-        let answer = self.ask_over(connection?, slow).await;
+        let (channel, ended) = connection?;
+        let answer = self.while_open(ended, self.ask_over(&channel, slow)).await;
         Ok((held, answer))
     }
 
-    /// Holds a connection.
-    pub(crate) async fn hold(&self) -> Result<DriverConnection, DriverError> {
+    /// Opens a connection that asks nothing.
+    pub(crate) async fn hold(&self) -> Result<IdleConnection, DriverError> {
         let stream = self.open().await?;
-        let lifeline = self
-            .in_time("connecting", IdleConnection::over(stream))
+        self.in_time("connecting", IdleConnection::over(stream))
             .await?
-            .map_err(|error| self.refused(ConnectError::Connect(error)))?;
-        Ok(DriverConnection {
-            ended: Box::pin(lifeline.ended()),
-            since: Instant::now(),
-        })
+            .map_err(|error| self.refused(ConnectError::Connect(error)))
     }
 
-    /// Asks over a connection of its own. A driver that is known may take its time.
-    pub(crate) async fn again(&self) -> Result<Answer, DriverError> {
-        self.ask_over(self.connect().await?, drop).await
-    }
-
-    async fn ask_over(
-        &self,
-        (channel, mut ended): (Channel, Ended),
-        slow: impl FnOnce(DriverError),
-    ) -> Result<Answer, DriverError> {
-        self.until(&mut ended, self.ask(&channel, slow)).await?
+    /// Asks the driver over a new connection. A driver that has answered before may take its time.
+    pub(crate) async fn ask(&self) -> Result<Answer, DriverError> {
+        let (channel, ended) = self.connect().await?;
+        self.while_open(ended, self.ask_over(&channel, drop)).await
     }
 
     pub(super) async fn connect(&self) -> Result<(Channel, Ended), DriverError> {
@@ -165,7 +134,7 @@ impl DriverQuery {
 
     async fn open(&self) -> Result<UnixStream, DriverError> {
         let path = self.path().to_owned();
-        let opened = self.touch(move || socket::open(&path)).await?;
+        let opened = self.access(move || socket::open(&path)).await?;
         opened
             .and_then(UnixStream::from_std)
             .map_err(|error| self.refused(ConnectError::Connect(error)))
@@ -173,38 +142,40 @@ impl DriverQuery {
 
     fn refused(&self, source: ConnectError) -> DriverError {
         let socket = self.path().to_owned();
-        match &source {
-            ConnectError::Connect(error) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => DriverError::Refused(socket),
-                io::ErrorKind::PermissionDenied => DriverError::Forbidden { socket, source },
-                _ if is_missing(error) => DriverError::Absent(socket),
-                _ => DriverError::Connect { socket, source },
-            },
-            ConnectError::Handshake(_) => DriverError::Connect { socket, source },
+        let kind = match &source {
+            ConnectError::Connect(error) => error.kind(),
+            ConnectError::Handshake(_) => return DriverError::Connect(socket, source),
+        };
+        match kind {
+            ErrorKind::ConnectionRefused => DriverError::Refused(socket),
+            ErrorKind::PermissionDenied => DriverError::Forbidden(socket, source),
+            ErrorKind::NotFound | ErrorKind::NotADirectory => DriverError::Absent(socket),
+            _ => DriverError::Connect(socket, source),
         }
     }
 
-    /// Does the work while the connection lasts.
-    pub(super) async fn until<T>(
+    /// Does the work until the connection ends.
+    pub(super) async fn while_open<T>(
         &self,
-        ended: &mut Ended,
-        work: impl Future<Output = T>,
+        ended: Ended,
+        work: impl Future<Output = Result<T, DriverError>>,
     ) -> Result<T, DriverError> {
         tokio::select! {
-            done = work => Ok(done),
-            end = ended => Err(match end {
-                Ok(()) => DriverError::Closed(self.path().to_owned()),
-                Err(source) => DriverError::Broken {
-                    socket: self.path().to_owned(),
-                    source,
-                },
-            }),
+            done = work => done,
+            end = ended => {
+                let socket = self.path().to_owned();
+                Err(match end {
+                    Ok(()) => DriverError::Closed(socket),
+                    Err(broken) => DriverError::Broken(socket, broken),
+                })
+            }
         }
     }
 
-    /// The calls go out at once: none needs the other's answer. NodeGetInfo may take longer than the
-    /// others, but is not waited for when they have shown that the driver is no use.
-    async fn ask(
+    /// Sends all calls at once, because no call needs the answer of another. NodeGetInfo may take
+    /// longer than the others, but not when the other answers already show that the driver cannot be
+    /// registered.
+    async fn ask_over(
         &self,
         channel: &Channel,
         slow: impl FnOnce(DriverError),
@@ -214,94 +185,82 @@ impl DriverQuery {
         let mut client = node_client(channel);
         let node = self.call(NODE_GET_INFO, client.node_get_info(NodeGetInfoRequest {}));
         tokio::pin!(node);
+        let info = identity.get_plugin_info(GetPluginInfoRequest {});
+        let probe = async {
+            if !self.settings.require_probe {
+                return None;
+            }
+            Some(self.call("Probe", probing.probe(ProbeRequest {})).await)
+        };
         let (info, ready, early) = tokio::join!(
-            self.call(
-                "GetPluginInfo",
-                identity.get_plugin_info(GetPluginInfoRequest {})
-            ),
-            self.probe(&mut probing),
+            self.call("GetPluginInfo", info),
+            probe,
             self.soon(node.as_mut()),
         );
-        let said = info.answer.as_ref().ok();
-        let name = said.and_then(|info| DriverName::parse(&info.name).ok());
-        let name = name.as_ref().map(DriverName::as_str);
-        let probe = ready.as_ref().map(|ready| ready.operation);
-        self.account
-            .ended(name, [Some(info.operation), probe].into_iter().flatten());
+        let reported = info.answer.as_ref().ok();
+        let name = reported.and_then(|info| DriverName::parse(&info.name).ok());
+        let observe = |call| (self.observer)(name.as_ref().map(DriverName::as_str), call);
+        observe(info.call);
+        if let Some(ready) = &ready {
+            observe(ready.call);
+        }
         let identified = self.identified(info.answer, ready.map(|ready| ready.answer));
         let (identified, node) = match (identified, early) {
             (identified, Ok(node)) => (identified, node),
-            (Err(trouble), Err(_)) => return Err(trouble),
+            (Err(error), Err(_)) => return Err(error),
             (Ok(info), Err(late)) => {
                 slow(late);
                 (Ok(info), node.await)
             }
         };
-        self.account.ended(name, [node.operation]);
+        observe(node.call);
         match (identified, node.answer) {
-            // A controller is one whatever else it says.
+            // A controller stays a controller, whatever its name is and whether it is ready.
             (
-                Ok(_) | Err(DriverError::Answer(_) | DriverError::NotReady),
-                Err(DriverError::Call {
-                    code: Code::Unimplemented,
-                    ..
-                }),
-            ) => Err(DriverError::NoNodeService),
-            (Err(trouble), _) | (Ok(_), Err(trouble)) => Err(trouble),
+                Err(DriverError::Answer(_) | DriverError::NotReady),
+                Err(no_node @ DriverError::NoNodeService),
+            ) => Err(no_node),
+            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             (Ok(info), Ok(node)) => {
-                self.tell_of_limit(&info, node.max_volumes_per_node);
-                Ok(Answer::check(info, node, self.pinned.as_deref())?)
+                let limit = node.max_volumes_per_node;
+                if limit < 0 && !self.limit_logged.swap(true, Ordering::Relaxed) {
+                    let csi_socket = self.path().display();
+                    let name = printable(&info.name);
+                    tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; like the kubelet, the registrar takes a value below zero as no limit");
+                }
+                Ok(Answer::check(info, node, self.settings.name.as_deref())?)
             }
         }
     }
 
-    /// The driver has a name that can be used, and is ready.
+    /// Checks that the name can be used and that the driver is ready.
     fn identified(
         &self,
         info: Result<GetPluginInfoResponse, DriverError>,
         ready: Option<Result<ProbeResponse, DriverError>>,
     ) -> Result<GetPluginInfoResponse, DriverError> {
         let info = info?;
-        answer::name(&info, self.pinned.as_deref())?;
+        answer::name(&info, self.settings.name.as_deref())?;
         match ready.transpose()? {
             Some(ProbeResponse { ready: Some(false) }) => Err(DriverError::NotReady),
             Some(_) | None => Ok(info),
         }
     }
 
-    /// Waits for NodeGetInfo for as long as other calls may take.
+    /// Waits for NodeGetInfo as long as other calls may take.
     pub(super) async fn soon<F: Future>(
         &self,
         call: Pin<&mut F>,
     ) -> Result<F::Output, DriverError> {
-        let patience = if self.node_info_deadline > self.deadline {
-            self.deadline
-        } else {
-            // It has its own deadline by then.
-            Duration::MAX
-        };
-        timeout(patience, call)
+        let so_far = self.settings.request_timeout;
+        let deadline = self.settings.node_info_timeout;
+        if deadline <= so_far {
+            // The call ends by its own deadline.
+            return Ok(call.await);
+        }
+        timeout(so_far, call)
             .await
-            .map_err(|_| DriverError::Slow {
-                so_far: self.deadline,
-                deadline: self.node_info_deadline,
-            })
-    }
-
-    /// Says it once, and not each time that the driver is asked.
-    fn tell_of_limit(&self, info: &GetPluginInfoResponse, limit: i64) {
-        if limit < 0 && !self.limit_told.swap(true, Ordering::Relaxed) {
-            let csi_socket = self.path().display();
-            let name = printable(&info.name);
-            tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; below zero means no limit, as for the kubelet");
-        }
-    }
-
-    async fn probe(&self, identity: &mut IdentityClient<Channel>) -> Option<Timed<ProbeResponse>> {
-        if !self.require_probe {
-            return None;
-        }
-        Some(self.call("Probe", identity.probe(ProbeRequest {})).await)
+            .map_err(|_| DriverError::Slow { so_far, deadline })
     }
 
     pub(super) async fn call<T>(
@@ -312,25 +271,12 @@ impl DriverQuery {
         let begun = Instant::now();
         let (answer, code) = match self.in_time(method, reply).await {
             Ok(Ok(reply)) => (Ok(reply.into_inner()), Code::Ok),
-            Ok(Err(status)) => {
-                let code = status.code();
-                let message = printable(status.message());
-                (
-                    Err(DriverError::Call {
-                        method,
-                        code,
-                        message,
-                    }),
-                    code,
-                )
-            }
+            Ok(Err(status)) => (Err(failed(method, &status)), status.code()),
             Err(late) => (Err(late), Code::DeadlineExceeded),
         };
         let took = begun.elapsed();
-        Timed {
-            answer,
-            operation: Operation { method, took, code },
-        }
+        let call = CsiCall { method, took, code };
+        Timed { answer, call }
     }
 
     async fn in_time<T>(
@@ -339,8 +285,8 @@ impl DriverQuery {
         work: impl Future<Output = T>,
     ) -> Result<T, DriverError> {
         let deadline = match step {
-            NODE_GET_INFO => self.node_info_deadline,
-            _ => self.deadline,
+            NODE_GET_INFO => self.settings.node_info_timeout,
+            _ => self.settings.request_timeout,
         };
         timeout(deadline, work)
             .await
@@ -349,6 +295,17 @@ impl DriverQuery {
                 step,
                 deadline,
             })
+    }
+}
+
+fn failed(method: &'static str, status: &Status) -> DriverError {
+    match (method, status.code()) {
+        (NODE_GET_INFO, Code::Unimplemented) => DriverError::NoNodeService,
+        (_, code) => DriverError::Call {
+            method,
+            code,
+            message: printable(status.message()),
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-//! The rules of CSI that an answer can break, and whether Kubernetes minds.
+//! The rules for a driver's topology: those of CSI, and those of Kubernetes for labels.
 
 use std::collections::BTreeMap;
 
@@ -6,55 +6,48 @@ use serde::Serialize;
 
 use crate::os::text::printable;
 
-/// Of a topology's key, each part, and of its value.
+/// The longest value, and the longest part of a key.
 const LONGEST: usize = 63;
-/// Kubernetes takes a longer prefix than CSI does.
+/// Kubernetes accepts a longer prefix than CSI does.
 const LONGEST_PREFIX: usize = 253;
 
-/// A rule that is broken.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Breach {
-    /// What was seen, and what the rule is.
+    /// What the driver reports, and the rule.
     pub(crate) what: String,
-    /// The driver cannot be registered or used so.
+    /// The driver cannot be registered or used like this.
     pub(crate) fatal: bool,
 }
 
 impl Breach {
-    pub(crate) fn fatal(what: impl Into<String>) -> Breach {
-        Breach {
-            what: what.into(),
-            fatal: true,
-        }
+    pub(crate) fn fatal(what: String) -> Breach {
+        Breach { what, fatal: true }
     }
 
-    pub(crate) fn harmless(what: impl Into<String>) -> Breach {
-        Breach {
-            what: what.into(),
-            fatal: false,
-        }
+    pub(crate) fn harmless(what: String) -> Breach {
+        let fatal = false;
+        Breach { what, fatal }
     }
 }
 
-/// What is wrong with a node's topology. The kubelet makes labels of it, and the API server refuses
-/// a bad one together with all the others.
+/// The rules that a node's topology breaks. The kubelet makes labels of the topology, and the API
+/// server refuses a bad label together with all the others.
 pub(crate) fn topology(segments: &BTreeMap<String, String>) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let mut seen = BTreeMap::new();
     for (key, value) in segments {
+        let (shown, shown_value) = (printable(key), printable(value));
         breaches.extend(self::key(key));
-        if !is_word(value) {
+        if !is_label(value) {
             breaches.push(Breach::fatal(format!(
-                "topology {} = \"{}\": a value has 1 to {LONGEST} letters, digits, '-', '_' and '.', with a letter or digit at both ends",
-                printable(key),
-                printable(value)
+                "topology {shown} = \"{shown_value}\": a value has 1 to {LONGEST} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
             )));
         }
         if let Some(twin) = seen.insert(key.to_ascii_lowercase(), key) {
             breaches.push(Breach::fatal(format!(
-                "topology keys {} and {} differ in case only",
-                printable(twin),
-                printable(key)
+                "topology keys {} and {shown} differ in case only",
+                printable(twin)
             )));
         }
     }
@@ -67,7 +60,7 @@ fn key(key: &str) -> Option<Breach> {
         None => (None, key),
     };
     let shown = printable(key);
-    if !is_word(name) {
+    if !is_label(name) {
         return Some(Breach::fatal(format!(
             "topology key \"{shown}\": its name has 1 to {LONGEST} letters, digits, '-', '_' and '.', with a letter or digit at both ends"
         )));
@@ -78,35 +71,31 @@ fn key(key: &str) -> Option<Breach> {
             "topology key \"{shown}\": its prefix must be a DNS name in lower case"
         )));
     }
-    (prefix.len() > LONGEST).then(|| {
+    let length = prefix.len();
+    (length > LONGEST).then(|| {
         Breach::harmless(format!(
-            "topology key \"{shown}\": its prefix has {} characters, more than the {LONGEST} of CSI; Kubernetes takes {LONGEST_PREFIX}",
-            prefix.len()
+            "topology key \"{shown}\": its prefix has {length} characters, more than the {LONGEST} of CSI; Kubernetes accepts {LONGEST_PREFIX}"
         ))
     })
 }
 
 /// The syntax of a label's value and of the name in its key.
-fn is_word(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= LONGEST
-        && edge(text.chars().next())
-        && edge(text.chars().last())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+fn is_label(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= LONGEST && has_only(text, edge, "-_.")
 }
 
 fn is_subdomain(text: &str) -> bool {
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    let is_part = |part: &str| {
-        edge(part.chars().next())
-            && edge(part.chars().last())
-            && part
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-    };
-    text.len() <= LONGEST_PREFIX && text.split('.').all(is_part)
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= LONGEST_PREFIX && text.split('.').all(|part| has_only(part, edge, "-"))
+}
+
+/// An `edge` character at both ends, and only those and the `inner` characters between.
+fn has_only(text: &str, edge: fn(char) -> bool, inner: &str) -> bool {
+    let mut characters = text.chars();
+    text.starts_with(edge)
+        && text.ends_with(edge)
+        && characters.all(|c| edge(c) || inner.contains(c))
 }
 
 #[cfg(test)]

@@ -1,34 +1,44 @@
-//! Whether others than root may put a driver of their own into a driver's place.
+//! Trust in the path to a driver's socket: whether users other than root can put a driver of their
+//! own there.
 //!
-//! As sshd looks at a key file: at every directory from / to the socket, and at those that symbolic
-//! links lead through.
+//! The check follows sshd's check of a key file. It covers every directory from / to the socket, and
+//! the directories that symbolic links on the path lead through.
 
-use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, geteuid};
 use rustix::fs::lgetxattr;
 use thiserror::Error;
 
 use crate::disk::directory::{self, MOST_LINKS, is_missing, names};
 use crate::disk::identity::Identity;
+use crate::os::peer::is_trusted;
 
 const GROUP_MAY_WRITE: u32 = 0o020;
 const EVERYBODY_MAY_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-/// Where the kernel shows an access control list.
+/// The extended attribute in which the kernel shows an access control list.
 const ACL: &str = "system.posix_acl_access";
 
-/// Why the way to a socket is not trusted. The kubelet calls whoever listens at its end as root.
+/// The place on the path to a socket that users other than root control. The kubelet calls the
+/// process that listens on the socket as root.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum Exposure {
     #[error("{} belongs to uid {owner}, not to root", .path.display())]
     Owner { path: PathBuf, owner: u32 },
-    #[error("others than root may write to {} (mode {mode:04o})", .directory.display())]
+    #[error("users other than root can write to {} (mode {mode:04o})", .directory.display())]
     Mode { directory: PathBuf, mode: u32 },
+}
+
+/// Which users can write to a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Closed,
+    /// Other users can create names in it, and remove only their own.
+    Sticky,
+    Open,
 }
 
 impl Exposure {
@@ -40,121 +50,92 @@ impl Exposure {
         }
     }
 
-    /// Looks at the whole way to a socket, as far as it exists. What is another user's already comes
-    /// before what is only open to them.
+    /// Checks the path to a socket, as far as the path exists. A file that belongs to another user is
+    /// reported before a directory that other users can only write to.
     pub(crate) fn of(socket: &Path) -> io::Result<Option<Exposure>> {
-        let mut walk = Walk {
-            at: PathBuf::from("/"),
-            rest: names(socket),
-            links: 0,
-            ours: geteuid(),
-            open: None,
-        };
-        loop {
-            match walk.step() {
-                Ok(Step::Further) => {}
-                Ok(Step::Taken(path, owner)) => return Ok(Some(Exposure::Owner { path, owner })),
-                Ok(Step::Arrived) => return Ok(walk.open),
-                Err(error) if is_missing(&error) => return Ok(walk.open),
-                Err(error) => return Err(error),
-            }
+        let mut open = None;
+        match walk(socket, &mut open) {
+            Ok(owner) => Ok(owner.or(open)),
+            Err(error) if is_missing(&error) => Ok(open),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// The socket, if others have put it there or may be the ones who listen on it: its directory is
-/// another user's, or open, and the socket another user's.
-pub(super) fn strangers(socket: &Path) -> Option<Identity> {
-    let directory = directory::of(socket);
-    let (above, found) = (fs::metadata(directory).ok()?, fs::metadata(socket).ok()?);
-    let is_open = Access::of(directory, &above, true) != Access::Closed;
-    let is_trusted = |found: &Metadata| is_trusted(found.uid(), geteuid());
-    let is_theirs = !is_trusted(&above) || is_open && !is_trusted(&found);
-    is_theirs.then(|| Identity::from_parts(&found, None))
-}
-
-/// On the way to a file.
-struct Walk {
-    /// A directory, without any link in its path.
-    at: PathBuf,
-    /// The names that are left, the next one last.
-    rest: Vec<OsString>,
-    links: u32,
-    ours: Uid,
-    /// The first directory that others may write to.
-    open: Option<Exposure>,
-}
-
-enum Step {
-    Further,
-    Arrived,
-    /// This is another user's.
-    Taken(PathBuf, u32),
-}
-
-impl Walk {
-    fn step(&mut self) -> io::Result<Step> {
-        let Some(name) = self.rest.pop() else {
-            return Ok(Step::Arrived);
-        };
+/// Returns the first file on the path that belongs to another user, and sets `open` to the first
+/// directory that other users can write to.
+fn walk(socket: &Path, open: &mut Option<Exposure>) -> io::Result<Option<Exposure>> {
+    let foreign = |path: &Path, found: &Metadata| {
+        let owner = found.uid();
+        let path = path.to_owned();
+        (!is_trusted(owner)).then_some(Exposure::Owner { path, owner })
+    };
+    // A directory, without any link in its path, and the names that follow it, the next name last.
+    let (mut directory, mut rest) = (PathBuf::from("/"), names(socket));
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
         if name == ".." {
-            self.at.pop();
-            return Ok(Step::Further);
+            directory.pop();
+            continue;
         }
-        let found = fs::symlink_metadata(&self.at)?;
-        if !is_trusted(found.uid(), self.ours) {
-            return Ok(Step::Taken(self.at.clone(), found.uid()));
+        let found = fs::symlink_metadata(&directory)?;
+        if let Some(exposure) = foreign(&directory, &found) {
+            return Ok(Some(exposure));
         }
-        let access = Access::of(&self.at, &found, self.rest.is_empty());
+        let access = Access::of(&directory, &found, rest.is_empty());
         if access == Access::Open {
-            self.open.get_or_insert_with(|| Exposure::Mode {
-                directory: self.at.clone(),
+            open.get_or_insert_with(|| Exposure::Mode {
+                directory: directory.clone(),
                 mode: found.mode() & 0o7777,
             });
         }
-        let entry = self.at.join(name);
+        let entry = directory.join(name);
         let found = fs::symlink_metadata(&entry)?;
-        // Others may have put it there.
-        if access != Access::Closed && !is_trusted(found.uid(), self.ours) {
-            return Ok(Step::Taken(entry, found.uid()));
+        // Another user may have created the entry.
+        if access != Access::Closed
+            && let Some(exposure) = foreign(&entry, &found)
+        {
+            return Ok(Some(exposure));
         }
         if !found.is_symlink() {
-            self.at = entry;
-            return Ok(Step::Further);
+            directory = entry;
+            continue;
         }
-        self.links += 1;
-        if self.links > MOST_LINKS {
-            return Ok(Step::Arrived);
+        links += 1;
+        if links > MOST_LINKS {
+            break;
         }
         let target = fs::read_link(&entry)?;
         if target.is_absolute() {
-            self.at = PathBuf::from("/");
+            directory = PathBuf::from("/");
         }
-        self.rest.extend(names(&target));
-        Ok(Step::Further)
+        rest.extend(names(&target));
     }
+    Ok(None)
 }
 
-/// Who may write to a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    Closed,
-    /// Others may make names in it, and remove their own.
-    Sticky,
-    Open,
+/// The socket, if another user may have created it or may listen on it: its directory belongs to
+/// another user, or its directory is open and the socket belongs to another user.
+pub(super) fn foreign_socket(socket: &Path) -> Option<Identity> {
+    let directory = directory::of(socket);
+    let (above, found) = (fs::metadata(directory).ok()?, fs::metadata(socket).ok()?);
+    let is_open = Access::of(directory, &above, true) != Access::Closed;
+    let is_foreign = !is_trusted(above.uid()) || is_open && !is_trusted(found.uid());
+    is_foreign.then(|| Identity::from_parts(&found, None))
 }
 
 impl Access {
     fn of(directory: &Path, found: &Metadata, is_last: bool) -> Access {
-        // With an ACL the group's bits are those of whomever it names.
-        let names_others = found.mode() & GROUP_MAY_WRITE != 0 && has_acl(directory);
+        // With an ACL, the group's bits apply to the users and groups that the ACL names.
+        let has_acl = || lgetxattr(directory, ACL, &mut [] as &mut [u8]).is_ok();
+        let names_others = found.mode() & GROUP_MAY_WRITE != 0 && has_acl();
         let group = Some(found.gid()).filter(|_| !names_others);
         judge(group, found.mode(), is_last)
     }
 }
 
-/// The last directory has the socket itself in it, which goes and comes with the driver: there a
-/// sticky bit keeps names from being removed, not from being made.
+/// The last directory contains the socket itself, which comes and goes with the driver. There a
+/// sticky bit does not help: it keeps other users from removing names, not from creating them.
 fn judge(group: Option<u32>, mode: u32, is_last: bool) -> Access {
     let everybody = mode & EVERYBODY_MAY_WRITE != 0;
     let group = mode & GROUP_MAY_WRITE != 0 && (is_last || group != Some(0));
@@ -165,16 +146,6 @@ fn judge(group: Option<u32>, mode: u32, is_last: bool) -> Access {
     } else {
         Access::Open
     }
-}
-
-fn has_acl(directory: &Path) -> bool {
-    let nothing: &mut [u8] = &mut [];
-    lgetxattr(directory, ACL, nothing).is_ok()
-}
-
-/// Without root the daemon works in directories of its own.
-fn is_trusted(owner: u32, ours: Uid) -> bool {
-    owner == 0 || owner == ours.as_raw()
 }
 
 #[cfg(test)]
@@ -233,13 +204,6 @@ mod tests {
             return bed::skipped("a file system with ACLs");
         }
         assert_eq!(access(), Access::Open);
-    }
-
-    #[test]
-    fn root_and_we_ourselves_are_trusted() {
-        let ours = Uid::from_raw(1000);
-        assert!(is_trusted(0, ours) && is_trusted(1000, ours));
-        assert!(!is_trusted(1001, ours));
     }
 
     #[test]

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::config::clash::REG_SOCK;
-use crate::config::{SUN_PATH_MAX, Settings};
 use crate::disk::directory;
 use crate::disk::name::DriverName;
+use crate::disk::nesting::is_one;
+use crate::disk::socket::SUN_PATH_MAX;
+
+/// The end of a registration socket's name.
+pub(crate) const REG_SOCK: &str = "-reg.sock";
 
 /// Where sockets and links go.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -43,12 +46,12 @@ pub(crate) struct TooLong {
 }
 
 impl Layout {
-    pub(crate) fn of(settings: &Settings) -> Layout {
+    pub(crate) fn new(registry_dir: &Path, kubelet_dir: &Path, seen_as: &Path) -> Layout {
         Layout {
-            registry_dir: settings.registry_dir.clone(),
-            kubelet_dir: settings.kubelet.registry_dir.clone(),
-            seen_as: settings.kubelet.sees_registry_as.clone(),
-            one_directory: settings.one_directory(),
+            registry_dir: registry_dir.to_owned(),
+            kubelet_dir: kubelet_dir.to_owned(),
+            seen_as: seen_as.to_owned(),
+            one_directory: is_one(registry_dir, kubelet_dir),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The name a driver gives itself. It becomes a file name, so nothing unchecked may carry this type.
+//! The name that a driver reports. It becomes a file name, so this type holds only checked names.
 
 use std::fmt;
 
@@ -12,24 +12,24 @@ const LONGEST: usize = 63;
 /// A name that follows the CSI rules: at most 63 letters, digits, `-` and `.`, with a letter or
 /// digit at both ends. It cannot hold a `/` and cannot start with a dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct DriverName(String);
+#[serde(try_from = "String")]
+pub(crate) struct DriverName(String);
 
 /// Which rule a name breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum NameError {
-    /// The driver said nothing.
+pub(crate) enum NameError {
+    /// The driver reports no name.
     #[error("the name is empty")]
     Empty,
     /// More than 63 characters.
     #[error("the name \"{name}\" has {length} characters, more than {LONGEST}")]
     TooLong {
-        /// What the driver said, made printable.
+        /// The reported name, made printable.
         name: String,
-        /// How long it is.
+        /// Its length in characters.
         length: usize,
     },
-    /// A character, or its place, that the rules do not allow.
+    /// The rules do not allow a character, or not at its place.
     #[error(
         "the name \"{0}\" may hold only letters, digits, '-' and '.', and must start and end with a letter or digit"
     )]
@@ -41,7 +41,7 @@ impl DriverName {
     ///
     /// # Errors
     /// The first rule that it breaks.
-    pub fn parse(name: &str) -> Result<DriverName, NameError> {
+    pub(crate) fn parse(name: &str) -> Result<DriverName, NameError> {
         let length = name.chars().count();
         if length == 0 {
             return Err(NameError::Empty);
@@ -63,7 +63,7 @@ impl DriverName {
 
     /// The name as the driver wrote it.
     #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -79,12 +79,6 @@ impl TryFrom<String> for DriverName {
 
     fn try_from(name: String) -> Result<DriverName, NameError> {
         DriverName::parse(&name)
-    }
-}
-
-impl From<DriverName> for String {
-    fn from(name: DriverName) -> String {
-        name.0
     }
 }
 

@@ -1,8 +1,8 @@
-//! Looks at the disk without being held up by it.
+//! Looks at paths on file systems that may hang, without blocking the daemon.
 //!
-//! Whoever touches a file system whose server does not answer (NFS, FUSE, an automount) waits for as
-//! long as the server likes. One thread does everything here, so it never touches such a file system:
-//! the table of mounts tells which paths lead through one, and a thread of its own looks there.
+//! A thread that touches a file system whose server does not respond (NFS, FUSE, an automount) blocks
+//! until the server responds. The daemon has one thread, so it never touches such a file system: the
+//! table of mounts shows which paths lead through one, and another thread looks there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::disk::directory::{MOST_LINKS, names};
 
-/// File systems that nobody serves but the kernel of this machine. Any other may hang.
+/// File systems that only the kernel of this machine serves. Any other may hang.
 const LOCAL: &[&str] = &[
     "bcachefs",
     "bpf",
@@ -61,12 +61,12 @@ const LOCAL: &[&str] = &[
     "zfs",
 ];
 
-/// The mounts that may hang, shared by everybody who looks at the disk.
+/// The mounts that may hang. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach(Arc<Mutex<Vec<Arc<Mount>>>>);
 
-/// A mount that may hang. One thread at a time looks at what is there: when the server hangs, it
-/// holds one thread and not one for each driver.
+/// A mount that may hang. One thread at a time looks at its files: a server that hangs then blocks one
+/// thread, and not one for each driver.
 #[derive(Debug)]
 struct Mount {
     id: String,
@@ -75,20 +75,20 @@ struct Mount {
     turn: Arc<Semaphore>,
 }
 
-/// A look at a mount was given up.
+/// A look at a file took too long.
 #[derive(Clone, Debug, Error)]
 #[error("the {} file system at {} does not answer", .0.kind, .0.point.display())]
 pub(crate) struct Hung(Arc<Mount>);
 
 impl Hung {
-    /// Resolves when the server answers again.
+    /// Resolves when the server responds again.
     pub(crate) async fn over(&self) {
         drop(self.0.turn.acquire().await);
     }
 }
 
 impl Reach {
-    /// As the table of mounts has it now.
+    /// The mounts of the present table.
     pub(crate) fn now() -> Reach {
         let reach = Reach::default();
         reach.read_mounts();
@@ -107,24 +107,23 @@ impl Reach {
         reach
     }
 
-    /// Something was mounted or unmounted.
+    /// Reads the table of mounts again, after a mount or an unmount.
     pub(crate) fn read_mounts(&self) {
         let table = File::open("/proc/thread-self/mountinfo");
         if let Err(error) = table.and_then(|table| self.take_over(BufReader::new(table))) {
-            tracing::debug!(%error, "the table of mounts cannot be read");
+            tracing::debug!(%error, "cannot read the table of mounts");
         }
     }
 
-    /// A mount that was there before keeps the thread that waits for it.
+    /// A mount that was in the table before keeps the thread that waits for it.
     fn take_over(&self, table: impl BufRead) -> io::Result<()> {
         let mut known = self.mounts();
-        let there = mounts_that_may_hang(table)?.into_iter().map(|found| {
-            let before = known
-                .iter()
-                .find(|mount| mount.id == found.id && mount.point == found.point);
-            before.cloned().unwrap_or_else(|| Arc::new(found))
+        let found = mounts_that_may_hang(table)?.into_iter().map(|found| {
+            let is_same = |mount: &&Arc<Mount>| mount.id == found.id && mount.point == found.point;
+            let before = known.iter().find(is_same).cloned();
+            before.unwrap_or_else(|| Arc::new(found))
         });
-        *known = there.collect();
+        *known = found.collect();
         Ok(())
     }
 
@@ -132,16 +131,16 @@ impl Reach {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a look at `path` may have to wait.
+    /// Whether a look at `path` may block.
     pub(crate) fn may_hang(&self, path: &Path) -> bool {
         self.on_the_way(path).is_some()
     }
 
-    /// Looks at once where nothing on the way to `path` can hang, and else in another thread, for at
-    /// most as long as `patience`.
+    /// Looks at once where no mount on the way to `path` may hang, and otherwise in another thread, for at
+    /// most `patience`.
     ///
     /// # Errors
-    /// What is mounted there does not answer. The look goes on, and nobody hears of it.
+    /// The file system does not respond. The look goes on, and its result is dropped.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         path: &Path,
@@ -153,12 +152,12 @@ impl Reach {
         };
         let apart = async {
             let turn = Arc::clone(&mount.turn).acquire_owned().await;
-            let seen = spawn_blocking(move || {
+            spawn_blocking(move || {
                 let seen = look();
                 drop(turn);
                 seen
-            });
-            seen.await
+            })
+            .await
         };
         match timeout(patience, apart).await {
             Ok(Ok(seen)) => Ok(seen),
@@ -166,8 +165,8 @@ impl Reach {
         }
     }
 
-    /// The first mount on the way to `path` that may hang. Links are followed by hand, each step only
-    /// when nothing that may hang is mounted before it.
+    /// The first mount on the way to `path` that may hang. Follows links by hand, and takes each step only
+    /// when no mount before it may hang.
     fn on_the_way(&self, path: &Path) -> Option<Arc<Mount>> {
         let mounts = self.mounts();
         if mounts.is_empty() {
@@ -203,7 +202,7 @@ impl Reach {
                     steps.append(&mut names(&target));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-                // It is no link.
+                // Not a link.
                 Err(_) => {}
             }
         }
@@ -211,8 +210,8 @@ impl Reach {
     }
 }
 
-/// Of several mounts at one point, the last one hides the others. A node with many pods has
-/// thousands of mounts, so that nothing is kept of the others.
+/// Of several mounts at one point, the last hides the others. Local mounts are not kept, because a node
+/// with many pods has thousands.
 fn mounts_that_may_hang(table: impl BufRead) -> io::Result<Vec<Mount>> {
     let mut mounts: Vec<Mount> = Vec::new();
     for line in table.split(b'\n') {

@@ -1,8 +1,8 @@
-//! The runtime directory: the lock against a second instance, and where state and control socket go.
+//! The runtime directory: it has the lock against a second instance, the state file and the control socket.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -18,29 +18,66 @@ use crate::disk::identity::Identity;
 
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
 
-/// How long a holder that ends is waited for. After a kill the kernel takes a moment to close what
-/// the process had open, the lock among it.
+/// The longest wait for another instance that is about to end. After a kill the kernel takes a moment to
+/// close the files of the process, and with them the lock.
 const ENDING: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A runtime directory that is ours alone while this lives.
+/// A runtime directory that is ours alone while this value lives.
 pub(crate) struct RuntimeDir {
     place: Place,
     lock: Flock<File>,
 }
 
-/// Where the directory is, and what it was when it was first taken.
+/// The directory's path, and which users could have put a directory there.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     path: PathBuf,
-    nature: Nature,
+    /// The target, if the path is a symbolic link.
+    link: Option<PathBuf>,
+    owner: u32,
+    /// The directory's group or other users may write to it.
+    writable: bool,
+}
+
+/// Why an instance has no runtime directory.
+#[derive(Debug, Error)]
+pub(crate) enum RuntimeError {
+    #[error("another instance runs: pid {pid} holds {}", .lock.display())]
+    Held { pid: String, lock: PathBuf },
+    #[error("cannot {attempt} {}: {source}", .path.display())]
+    Failed {
+        attempt: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("the runtime directory {} was replaced, and the replacement is not used: {reason}", .path.display())]
+    Replaced { path: PathBuf, reason: String },
+}
+
+impl RuntimeError {
+    /// Another instance holds the directory.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, RuntimeError::Held { .. })
+    }
+
+    fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RuntimeError {
+        move |source| RuntimeError::Failed {
+            attempt,
+            path: path.to_owned(),
+            source,
+        }
+    }
 }
 
 impl Place {
     pub(crate) fn of(path: &Path) -> io::Result<Place> {
+        let found = fs::metadata(path)?;
         Ok(Place {
             path: path.to_owned(),
-            nature: Nature::of(path)?,
+            link: fs::read_link(path).ok(),
+            owner: found.uid(),
+            writable: found.mode() & 0o022 != 0,
         })
     }
 
@@ -48,47 +85,13 @@ impl Place {
         control_socket(&self.path)
     }
 
-    /// Why what is there now is not to be trusted; nothing is wrong with what is missing.
+    /// Why the directory at this path is not trusted now. A missing directory has no fault.
     pub(crate) fn fault(&self) -> Option<String> {
-        Nature::of(&self.path).ok()?.fault_since(&self.nature)
-    }
-}
-
-/// Why there is none.
-#[derive(Debug, Error)]
-pub(crate) enum RuntimeError {
-    #[error("another instance runs: pid {pid} holds {}", .lock.display())]
-    Held { pid: String, lock: PathBuf },
-    #[error("cannot make the runtime directory {}: {source}", .path.display())]
-    Make { path: PathBuf, source: io::Error },
-    #[error("cannot lock {}: {source}", .lock.display())]
-    Lock { lock: PathBuf, source: io::Error },
-    #[error("the runtime directory {} was replaced, and is not taken: {reason}", .path.display())]
-    Replaced { path: PathBuf, reason: String },
-}
-
-/// What tells who may have put a directory where it is.
-#[derive(Clone, Debug)]
-struct Nature {
-    /// Where the link leads, if it is one.
-    link: Option<PathBuf>,
-    owner: u32,
-    /// By its group or by others.
-    writable: bool,
-}
-
-impl Nature {
-    fn of(path: &Path) -> io::Result<Nature> {
-        let found = fs::metadata(path)?;
-        Ok(Nature {
-            link: fs::read_link(path).ok(),
-            owner: found.uid(),
-            writable: found.mode() & 0o022 != 0,
-        })
+        Place::of(&self.path).ok()?.fault_since(self)
     }
 
-    /// Why a directory that was like `before` is not to be trusted any more.
-    fn fault_since(&self, before: &Nature) -> Option<String> {
+    /// Why a directory that was like `before` is not trusted any more.
+    fn fault_since(&self, before: &Place) -> Option<String> {
         let owner = self.owner;
         let is_ours = [0, geteuid().as_raw(), before.owner].contains(&owner);
         if self.link.is_some() && self.link != before.link {
@@ -103,19 +106,12 @@ impl Nature {
     }
 }
 
-impl RuntimeError {
-    /// Another instance has it.
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self, RuntimeError::Held { .. })
-    }
-}
-
-/// Where the runtime directory is: the one that is named, else ours.
+/// The path of the runtime directory.
 pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
     named(flag).unwrap_or_else(usual)
 }
 
-/// The directory that somebody names: `--runtime-dir`, else the first of systemd's.
+/// The path from `--runtime-dir`, else the first path in systemd's `$RUNTIME_DIRECTORY`.
 pub(crate) fn named(flag: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = flag {
         return Some(path.to_owned());
@@ -124,7 +120,7 @@ pub(crate) fn named(flag: Option<&Path>) -> Option<PathBuf> {
     first.filter(|path| path.is_absolute())
 }
 
-/// The directory when nobody names one.
+/// The path when neither the command line nor systemd names a directory.
 pub(crate) fn usual() -> PathBuf {
     PathBuf::from(DEFAULT)
 }
@@ -133,7 +129,7 @@ pub(crate) fn control_socket(runtime: &Path) -> PathBuf {
     runtime.join("control.sock")
 }
 
-/// The process that last took this runtime directory, as it wrote it down; it may have ended.
+/// The pid of the instance that last took this directory, which may have ended.
 pub(crate) fn last_holder(runtime: &Path) -> Option<u32> {
     let lock = fs::read_to_string(lock_in(runtime)).ok()?;
     lock.trim().parse().ok()
@@ -143,14 +139,13 @@ fn lock_in(runtime: &Path) -> PathBuf {
     runtime.join("lock")
 }
 
-/// The state file in a runtime directory.
 pub(crate) fn state(runtime: &Path) -> PathBuf {
     runtime.join("state.json")
 }
 
 impl RuntimeDir {
-    /// As [`Self::take`], and waits for a moment if another instance holds the lock: it may be about
-    /// to end. To be called before anything else depends on this thread.
+    /// As [`Self::take`]; waits a moment if another instance holds the lock, because that instance may be
+    /// about to end. Blocks the thread.
     pub(crate) fn take_in_turn(path: &Path) -> Result<RuntimeDir, RuntimeError> {
         let deadline = Instant::now() + ENDING;
         loop {
@@ -161,56 +156,48 @@ impl RuntimeDir {
         }
     }
 
-    /// Makes the directory if need be, and takes the lock.
+    /// Makes the directory if it is missing, and takes the lock.
     pub(crate) fn take(path: &Path) -> Result<RuntimeDir, RuntimeError> {
-        let make = |source| RuntimeError::Make {
-            path: path.to_owned(),
-            source,
-        };
-        directory::make(path).map_err(make)?;
-        let place = Place::of(path).map_err(make)?;
+        let place = directory::make(path)
+            .and_then(|()| Place::of(path))
+            .map_err(RuntimeError::failed("make the runtime directory", path))?;
         let lock = lock_in(path);
-        let failed = |source| RuntimeError::Lock {
-            lock: lock.clone(),
-            source,
-        };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            // A link here would have us cut the file that it points to.
+            // A link here would have us truncate the file that it points to.
             .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&lock)
-            .map_err(failed)?;
+            .map_err(RuntimeError::failed("lock", &lock))?;
         let mut held = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(held) => held,
-            Err((mut file, Errno::EWOULDBLOCK)) => {
-                return Err(RuntimeError::Held {
-                    pid: holder(&mut file),
-                    lock,
-                });
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let pid = last_holder(path).map_or("unknown".to_owned(), |pid| pid.to_string());
+                return Err(RuntimeError::Held { pid, lock });
             }
-            Err((_, error)) => return Err(failed(error.into())),
+            Err((_, error)) => return Err(RuntimeError::failed("lock", &lock)(error.into())),
         };
-        // Cut afterwards: to empty a file first is what some file systems are slow at.
+        // Truncated afterwards: some file systems are slow to empty a file first.
         let pid = format!("{}\n", std::process::id());
         held.write_all(pid.as_bytes())
             .and_then(|()| held.set_len(pid.len() as u64))
-            .map_err(failed)?;
+            .map_err(RuntimeError::failed("lock", &lock))?;
         Ok(RuntimeDir { place, lock: held })
     }
 
-    /// The lock that we hold is the one that another instance would find. While it is open, its inode
-    /// is given to no other file.
+    /// Another instance would find the lock that we hold. While we have it open, no other file gets its
+    /// inode.
     pub(crate) fn is_held(&self) -> bool {
         let held = self.lock.metadata();
         held.is_ok_and(|held| Identity::from_parts(&held, None).is_at(&lock_in(&self.place.path)))
     }
 
-    /// Takes the directory once more, after somebody has deleted it or the lock in it. What came
-    /// into its place meanwhile may be a trap, which at the start is for whoever starts us to judge.
+    /// Takes the directory again after another process deleted it or its lock. A directory that replaced
+    /// it may be a trap, so it has to be as safe as the first; whoever starts the daemon vouches for that
+    /// first directory.
     pub(crate) fn take_again(&mut self) -> Result<(), RuntimeError> {
         if let Some(reason) = self.place.fault() {
             let path = self.place.path.clone();
@@ -224,13 +211,17 @@ impl RuntimeDir {
         &self.place
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.place.path
+    }
+
     pub(crate) fn state(&self) -> PathBuf {
         state(&self.place.path)
     }
 
-    /// Removes what means nothing without us. The state stays for the next run.
+    /// Removes the control socket, unless another instance holds the directory. The state stays for the
+    /// next run.
     pub(crate) fn leave(&self) {
-        // Otherwise it is another instance's.
         if !self.is_held() {
             return;
         }
@@ -240,18 +231,6 @@ impl RuntimeDir {
         {
             tracing::warn!(%error, path = %socket.display(), "cannot remove the control socket");
         }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.place.path
-    }
-}
-
-fn holder(file: &mut File) -> String {
-    let mut pid = String::new();
-    match file.read_to_string(&mut pid) {
-        Ok(_) if !pid.trim().is_empty() => pid.trim().to_owned(),
-        Ok(_) | Err(_) => "unknown".to_owned(),
     }
 }
 
@@ -344,7 +323,8 @@ mod tests {
 
     #[test]
     fn a_directory_may_belong_to_root_to_us_and_to_whom_it_belonged() {
-        let owned_by = |owner| Nature {
+        let owned_by = |owner| Place {
+            path: PathBuf::new(),
             link: None,
             owner,
             writable: false,

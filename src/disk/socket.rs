@@ -1,85 +1,65 @@
-//! Unix sockets on disk: whether somebody listens, and listening without ever taking a live one away.
+//! A Unix socket: probing it for a listener, connecting to it, and listening on it.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, socket,
 };
 use nix::sys::stat::{Mode, fchmod};
 use tokio::net::UnixListener;
 
-use crate::disk::identity::Identity;
-use crate::disk::swap;
+use crate::os::peer::Peer;
 
-/// Temporary names of ours start so.
-pub(crate) const STAGED: &str = ".nr";
+/// The longest path of a Unix socket: `sun_path` has 108 bytes, and the last byte is NUL.
+pub(crate) const SUN_PATH_MAX: usize = 107;
 
 /// The mode of every socket of ours.
-pub(crate) const MODE: u32 = 0o600;
+pub(super) const MODE: u32 = 0o600;
 
-/// Connections that wait to be taken.
+/// The most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// What a connect() to a path met.
+/// The outcome of a connect() to a path.
 #[derive(Debug)]
 pub(crate) enum ListenerProbe {
-    /// Somebody listens. The stream's end tells that they no longer do; a full backlog has none.
+    /// A process listens. The stream ends when that process stops listening; with a full backlog no
+    /// stream is made.
     Alive(Option<UnixStream>),
-    /// Nobody is there.
+    /// No process listens.
     Dead,
-    /// It cannot be told, such as for want of permission.
+    /// The connect() failed for another reason, such as a lack of permission.
     Unknown(io::Error),
 }
 
-/// Connects without ever waiting: a full backlog answers at once, and means that somebody listens.
-pub(crate) fn knock(path: &Path) -> ListenerProbe {
+/// Connects without waiting. A full backlog fails at once, and means that a process listens.
+pub(crate) fn probe(path: &Path) -> ListenerProbe {
     match connect_now(path) {
         Ok(stream) => ListenerProbe::Alive(Some(stream)),
         Err(Errno::EAGAIN) => ListenerProbe::Alive(None),
         Err(Errno::ECONNREFUSED | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
             ListenerProbe::Dead
         }
-        // Something listens, but it is no stream socket.
+        // A process listens, on a socket of another type.
         Err(Errno::EPROTOTYPE) => ListenerProbe::Alive(None),
         Err(error) => ListenerProbe::Unknown(error.into()),
     }
 }
 
-/// Somebody listens at `path`.
+/// A process listens at `path`.
 pub(crate) fn is_alive(path: &Path) -> bool {
-    matches!(knock(path), ListenerProbe::Alive(_))
+    matches!(probe(path), ListenerProbe::Alive(_))
 }
 
-/// The process that made the other end of a connection listen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) uid: u32,
-    /// None where it has no pid for us.
-    pub(crate) pid: Option<u32>,
-}
-
-impl Peer {
-    pub(crate) fn of(stream: &UnixStream) -> Option<Peer> {
-        let credentials = getsockopt(stream, PeerCredentials).ok()?;
-        Some(Peer {
-            uid: credentials.uid(),
-            pid: u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0),
-        })
-    }
-}
-
-/// The pid of the process that made the other end of a connection listen.
+/// The pid of the process that listens at the other end of a connection.
 pub(crate) fn listener(stream: &UnixStream) -> Option<u32> {
-    Peer::of(stream)?.pid
+    Peer::of(stream).ok()?.pid
 }
 
-/// A connection that does not block, made without waiting for room in the backlog.
+/// A non-blocking connection. Fails when the backlog is full.
 pub(crate) fn open(path: &Path) -> io::Result<UnixStream> {
     Ok(connect_now(path)?)
 }
@@ -91,62 +71,9 @@ fn connect_now(path: &Path) -> nix::Result<UnixStream> {
     Ok(UnixStream::from(fd))
 }
 
-/// A socket that listens under a temporary name, on its way to its place.
-pub(crate) struct Staged {
-    listener: Option<(UnixListener, Identity)>,
-    path: PathBuf,
-}
-
-impl Staged {
-    /// Binds in `directory`, mode 0600, and listens.
-    pub(crate) fn bind(directory: &Path) -> io::Result<Staged> {
-        let mut staged = Staged {
-            listener: None,
-            path: staging(directory),
-        };
-        let listener = listen(&staged.path)?;
-        staged.listener = Some((listener, Identity::of(&staged.path)?));
-        Ok(staged)
-    }
-
-    /// Moves the socket to its place, over whatever is there.
-    pub(crate) fn put(self, place: &Path) -> io::Result<UnixListener> {
-        fs::rename(&self.path, place)?;
-        Ok(self.placed().0)
-    }
-
-    /// Moves the socket to its place, over the file that was `seen` there, or over none. Tells which
-    /// file it is, by the name that it had.
-    ///
-    /// # Errors
-    /// Those of [`swap::put`]: `AlreadyExists` when another file is there.
-    pub(crate) fn put_over(
-        self,
-        place: &Path,
-        seen: Option<&Identity>,
-    ) -> io::Result<(UnixListener, Identity)> {
-        swap::put(&self.path, place, seen)?;
-        Ok(self.placed())
-    }
-
-    fn placed(mut self) -> (UnixListener, Identity) {
-        self.listener
-            .take()
-            .expect("a staged socket listens until it is put in its place")
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        if let Some((_, socket)) = &self.listener {
-            swap::discard(&self.path, socket);
-        }
-    }
-}
-
-/// The file gets the mode of the socket itself, so that it never has a wider one, and no path is
-/// followed to narrow it (unix(7) does not tell; Linux has always done so).
-fn listen(path: &Path) -> io::Result<UnixListener> {
+/// Binds `path` with mode 0600, and listens. The file gets the mode of the socket itself, so that it never
+/// has a wider mode and no path is followed to narrow it (not in unix(7); Linux has always done so).
+pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     fchmod(&fd, Mode::from_bits_truncate(MODE))?;
@@ -155,20 +82,14 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     UnixListener::from_std(fd.into())
 }
 
-/// A temporary path in `directory`. Its name is as short as the shortest that it can be renamed
-/// to (`x-reg.sock`): the path of a socket is bound to be short.
-pub(crate) fn staging(directory: &Path) -> PathBuf {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0) & 0x0fff_ffff;
-    directory.join(format!("{STAGED}{random:07x}"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener as StdListener;
 
     use super::*;
+    use crate::disk::replace::Staged;
 
     #[test]
     fn tells_the_living_from_the_dead() {
@@ -189,7 +110,7 @@ mod tests {
         let _listener = StdListener::bind(&path).unwrap();
         let mut held = Vec::new();
         for _ in 0..100_000 {
-            match knock(&path) {
+            match probe(&path) {
                 ListenerProbe::Alive(Some(stream)) => held.push(stream),
                 ListenerProbe::Alive(None) => return,
                 ListenerProbe::Unknown(error)
@@ -206,10 +127,11 @@ mod tests {
     #[tokio::test]
     async fn a_staged_socket_leaves_nothing_behind_unless_it_is_put() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Staged::bind(dir.path()).unwrap());
+        drop(Staged::make(dir.path(), listen).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let place = dir.path().join("reg.sock");
-        let _listener = Staged::bind(dir.path()).unwrap().put(&place).unwrap();
+        let (staged, _listener) = Staged::make(dir.path(), listen).unwrap();
+        staged.put(&place).unwrap();
         assert!(is_alive(&place));
         assert_eq!(
             fs::metadata(&place).unwrap().permissions().mode() & 0o777,

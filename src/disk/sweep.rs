@@ -20,7 +20,8 @@ use super::layout::Layout;
 use super::link;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
-use crate::disk::socket::{ListenerProbe, STAGED, knock};
+use crate::disk::replace::STAGED;
+use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::boot;
 
 const DEAD_LINK: &str = "a link of ours that leads nowhere";
@@ -92,7 +93,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         let Some(name) = layout.driver_of(&entry.file_name()) else {
             continue;
         };
-        // Only the socket that was knocked on is as old as it was found to be.
+        // Only the socket that was probed is as old as it was found to be.
         let is_ours = || ours.names.contains(&name) || is_old(&socket);
         if ours.kept.contains(&socket) || !is_ours() {
             continue;
@@ -171,7 +172,7 @@ fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
 /// The socket at `path`, if one is there that nobody listens on.
 pub(crate) fn dead_socket(path: &Path) -> Option<Identity> {
     let found = fs::symlink_metadata(path).ok()?;
-    let is_dead = found.file_type().is_socket() && matches!(knock(path), ListenerProbe::Dead);
+    let is_dead = found.file_type().is_socket() && matches!(probe(path), ListenerProbe::Dead);
     is_dead.then(|| Identity::from_parts(&found, None))
 }
 
@@ -182,7 +183,7 @@ fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
     let link = Identity::of(path).ok()?;
     let target = link.target().filter(|target| layout.is_target(target))?;
     let name = layout.driver_of(target.file_name()?)?;
-    let is_dead = matches!(knock(&layout.socket(&name)), ListenerProbe::Dead);
+    let is_dead = matches!(probe(&layout.socket(&name)), ListenerProbe::Dead);
     is_dead.then_some((name, link))
 }
 
@@ -212,20 +213,14 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::config::Settings;
     use crate::disk::layout::LinkAlias;
 
     /// Another instance may come up between the look at its link and the removal.
     #[test]
     fn a_link_that_was_made_after_the_look_is_not_swept() {
         let dir = tempfile::tempdir().unwrap();
-        let mut settings = Settings {
-            registry_dir: dir.path().join("registry"),
-            ..Settings::default()
-        };
-        settings.kubelet.registry_dir = dir.path().join("kubelet");
-        settings.kubelet.sees_registry_as = settings.registry_dir.clone();
-        let layout = Layout::of(&settings);
+        let registry = dir.path().join("registry");
+        let layout = Layout::new(&registry, &dir.path().join("kubelet"), &registry);
         fs::create_dir(layout.kubelet_dir()).unwrap();
         let name = DriverName::parse("a.test").unwrap();
         let link = layout.link(&name, LinkAlias::default());

@@ -5,7 +5,6 @@ use std::path::Path;
 use humantime::format_duration;
 
 use super::{AS_ROOT, Finding};
-use crate::api::metrics::Operations;
 use crate::config::DriverSettings;
 use crate::csi::error::DriverError;
 use crate::csi::query::{DriverQuery, NODE_GET_INFO};
@@ -44,17 +43,12 @@ pub(super) async fn ask(
     known: Option<&Driver>,
     reach: &Reach,
 ) -> Result<Answer, Finding> {
-    let operations = Operations::new();
     let hurried = DriverSettings {
         node_info_timeout: settings.node_info_timeout.min(settings.request_timeout),
         ..settings.clone()
     };
-    let inquiry = if found {
-        DriverQuery::found(&hurried, operations, reach)
-    } else {
-        DriverQuery::new(&hurried, operations, reach)
-    };
-    match asked(&inquiry).await {
+    let query = DriverQuery::new(&hurried, found, reach);
+    match asked(&query).await {
         Ok(answer) => Ok(answer),
         Err(late) if late.is_node_info_late() && hurried != *settings => {
             let given_up = known.filter(|driver| driver.cause() == Cause::NodeInfoLate);
@@ -67,9 +61,9 @@ pub(super) async fn ask(
     }
 }
 
-async fn asked(inquiry: &DriverQuery) -> Result<Answer, DriverError> {
-    inquiry.look().await?;
-    inquiry.again().await
+async fn asked(query: &DriverQuery) -> Result<Answer, DriverError> {
+    query.look().await?;
+    query.ask().await
 }
 
 fn slow(settings: &DriverSettings) -> Finding {

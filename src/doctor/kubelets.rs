@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Finding, Inputs};
 use crate::kubelet::root::{KubeletRoot, Running, agreed, is_same, running};
-use crate::os::process::StartSockets;
+use crate::kubelet::start_sockets::StartSockets;
 use crate::systemd::main_pids_of_kubelets;
 
 /// What was found in /proc.

@@ -3,11 +3,11 @@
 //!
 //! It only looks. What it cannot look at, it says.
 
-mod chain;
 mod csi_socket;
 mod directories;
 mod kubelets;
 mod machine;
+mod registration;
 mod sandbox;
 
 use std::collections::BTreeSet;
@@ -18,7 +18,6 @@ use serde::Serialize;
 use self::kubelets::KubeletFindings;
 use crate::api::control::ClientError;
 use crate::config::Settings;
-use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::driver::phase::Phase;
@@ -138,7 +137,7 @@ impl Diagnosis {
         // Without its directories no driver gets any further, and each would repeat that.
         if !findings.iter().any(|finding| finding.level == Level::Fault) {
             for id in &drivers {
-                let found = chain::check(patient, &kubelets, id).await;
+                let found = registration::check(patient, &kubelets, id).await;
                 findings.extend(found.into_iter().map(|finding| finding.of(id)));
             }
         }
@@ -186,7 +185,7 @@ impl Inputs {
 
     /// A directory or a socket that the daemon has elsewhere than this configuration.
     fn difference(&self, status: &Status) -> Option<String> {
-        let layout = Layout::of(&self.settings);
+        let layout = self.settings.layout();
         let links = &status.kubelet.as_ref()?.registry_dir;
         let ours = layout.kubelet_dir().to_string_lossy();
         if *links != ours {

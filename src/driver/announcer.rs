@@ -1,67 +1,68 @@
-//! When to make the link anew so that a kubelet looks again: one place, one back-off.
+//! When to recreate the link so that a kubelet looks again: one place, one back-off.
 //!
-//! A kubelet that is there and does not call has either ignored the link (before 1.25, at its
-//! start), given up after a failure (before 1.36), or sits in its own back-off for the link's
-//! path. A fresh link helps with the first two. For the third, a link under another name does.
+//! A kubelet that runs and does not call has either ignored the link (before 1.25, at its start),
+//! given up after a failure (before 1.36), or waits in its own back-off for the link's path. A new
+//! link helps in the first two cases, a link under another name in the third.
 
 use std::time::Duration;
 
-use super::{CALL_CHECK, Calling};
+use super::Calling;
+use super::machine::CALL_CHECK;
 use crate::os::backoff::Backoff;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
-/// A kubelet registers within about a second of the link; this is when it is late.
+/// A kubelet registers within about a second of the link. After this time, it is late.
 const UNCALLED: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(30));
-/// A kubelet that said no may come back by itself, at half a second doubling to two minutes.
+/// A kubelet that said no may retry by itself, after half a second doubling to two minutes.
 const REFUSED: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_secs(120));
-/// With no kubelet to be seen, none faster than this.
+/// Without a visible kubelet, announcements are at least this far apart.
 const BLIND: Duration = Duration::from_secs(300);
 
 /// Decides when to announce again, while the driver is not registered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Announcer {
     next: Next,
-    /// Announcements since there was a reason to hope.
+    /// Announcements since the last news for the kubelet.
     tries: u32,
     refused: bool,
-    /// The kubelet said no since the last announcement, and that was counted as a try.
+    /// The kubelet said no since the last announcement, and `tries` counts that.
     counted: bool,
-    /// Announcements in a row that no kubelet has answered with a question.
+    /// Announcements in a row after which no kubelet has asked.
     unanswered: u32,
-    path: Path,
+    path: PathHistory,
     last: Option<Moment>,
-    /// A kubelet has started and was not announced to yet.
-    sign: bool,
+    /// A kubelet has started since the last announcement.
+    started: bool,
 }
 
-/// What the kubelet that runs may have made of the link's path.
+/// What the running kubelet may know about the link's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Path {
-    /// It has only ever met a link that was served.
+enum PathHistory {
+    /// The kubelet has only ever seen a link to a socket that listens.
     Fine,
-    /// It may have met the link while nobody served it, and sit in its back-off for the path.
+    /// The kubelet may have seen the link while nothing listened, and wait in its back-off for the path.
     Doubtful,
-    /// This process has called through it. Before 1.36 a kubelet holds a path that failed after that as
-    /// registered, and takes the driver away by its name when it lets go of the path, which may be
-    /// minutes later. Such a path is never given up for another.
+    /// This process has called through the path. A kubelet before 1.36 holds such a path as registered
+    /// even when it failed later, and de-registers the driver by its name when it drops the path, which
+    /// may be minutes later. The path is therefore never given up for another one.
     Called(Option<Process>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Next {
     At(Moment),
-    /// When a kubelet shows.
+    /// Until a kubelet shows up.
     Resting,
 }
 
-/// What is to be done.
+/// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Wait,
     /// Rename a new link over the old one.
     Announce,
-    /// Take the link away, and put one with another name.
+    /// Remove the link, and create one under another name.
     Rename,
 }
 
@@ -73,13 +74,13 @@ impl Announcer {
             refused: false,
             counted: false,
             unanswered: 0,
-            path: Path::Fine,
+            path: PathHistory::Fine,
             last: None,
-            sign: false,
+            started: false,
         }
     }
 
-    /// When it wants to be asked.
+    /// When to call `decide` next.
     pub(crate) fn due(&self) -> Option<Moment> {
         match self.next {
             Next::At(at) => Some(at),
@@ -87,31 +88,31 @@ impl Announcer {
         }
     }
 
-    /// The link was put in its place.
+    /// The link was created.
     pub(crate) fn published(&mut self, now: Moment) {
         self.last = Some(now);
         self.wait(now);
     }
 
-    /// A link of ours was there when we came up, and nobody served it until now.
+    /// A link of ours existed when we started, and nothing listened behind it until now.
     pub(crate) fn adopted(&mut self, now: Moment) {
-        if self.path == Path::Fine {
-            self.path = Path::Doubtful;
+        if self.path == PathHistory::Fine {
+            self.path = PathHistory::Doubtful;
         }
         self.published(now);
     }
 
-    /// A kubelet asked who we are. That proves nothing, but the path is not in its back-off.
+    /// A kubelet has called GetInfo. That proves nothing, but the path is not in its back-off.
     pub(crate) fn asked(&mut self, caller: Option<Process>) {
         self.unanswered = 0;
-        self.path = Path::Called(caller);
+        self.path = PathHistory::Called(caller);
     }
 
-    /// Who has called through the link's path.
+    /// The process that has called through the link's path.
     pub(crate) fn caller(&self) -> Option<Process> {
         match self.path {
-            Path::Called(caller) => caller,
-            Path::Fine | Path::Doubtful => None,
+            PathHistory::Called(caller) => caller,
+            PathHistory::Fine | PathHistory::Doubtful => None,
         }
     }
 
@@ -126,47 +127,47 @@ impl Announcer {
     /// The kubelet said yes: nothing more to announce.
     pub(crate) fn settled(&mut self, kubelet: Option<Process>) {
         *self = Announcer {
-            path: Path::Called(kubelet),
+            path: PathHistory::Called(kubelet),
             last: self.last,
             ..Announcer::new()
         };
     }
 
-    /// There is news for the kubelet: start over.
+    /// There is news for the kubelet: the back-off starts over.
     pub(crate) fn renewed(&mut self, now: Moment) {
         *self = Announcer {
             last: self.last,
-            sign: self.sign,
+            started: self.started,
             path: self.path,
             ..Announcer::new()
         };
         self.wait(now);
     }
 
-    /// A kubelet has ended, and its back-off with it. That is mostly half of a restart, whose other
-    /// half cannot be seen where the root directory is not the kubelet's.
+    /// A kubelet has ended, and its back-off with it. Mostly that is half of a restart, whose other
+    /// half is not visible where the root directory is not the kubelet's.
     pub(crate) fn ended(&mut self, process: Process, now: Moment) {
         self.started(now);
-        if self.path == Path::Called(Some(process)) {
-            self.path = Path::Fine;
+        if self.path == PathHistory::Called(Some(process)) {
+            self.path = PathHistory::Fine;
         }
     }
 
-    /// A kubelet has started. It may have called before we saw the sign.
+    /// A kubelet has started. It may have called before we saw its start.
     pub(crate) fn started(&mut self, now: Moment) {
         self.renewed(now);
-        if self.path == Path::Doubtful {
-            self.path = Path::Fine;
+        if self.path == PathHistory::Doubtful {
+            self.path = PathHistory::Fine;
         }
-        self.sign = true;
+        self.started = true;
     }
 
-    /// Asked at its time, and with every resync.
+    /// Called when it is due, and with every resync.
     pub(crate) fn decide(&mut self, now: Moment, kubelet_there: bool, calling: Calling) -> Verdict {
         match self.next {
             Next::At(at) if now < at => return Verdict::Wait,
             Next::Resting if kubelet_there => {
-                // It has come without a sign that we could see.
+                // The kubelet has started unseen.
                 self.renewed(now);
                 return Verdict::Wait;
             }
@@ -176,20 +177,20 @@ impl Announcer {
             self.next = Next::At(now + CALL_CHECK);
             return Verdict::Wait;
         }
-        let blind = !kubelet_there && !self.sign;
+        let blind = !kubelet_there && !self.started;
         if blind && self.last.is_some_and(|last| now - last < BLIND) {
             self.next = Next::Resting;
             return Verdict::Wait;
         }
-        self.sign = false;
+        self.started = false;
         if !std::mem::take(&mut self.counted) {
             self.tries = self.tries.saturating_add(1);
         }
         if kubelet_there {
             self.unanswered = self.unanswered.saturating_add(1);
         }
-        if self.path == Path::Doubtful && self.unanswered >= 2 {
-            self.path = Path::Fine;
+        if self.path == PathHistory::Doubtful && self.unanswered >= 2 {
+            self.path = PathHistory::Fine;
             return Verdict::Rename;
         }
         Verdict::Announce
@@ -207,7 +208,7 @@ impl Announcer {
         }
         self.last = self.last.map(|_| time(Moment::default()));
         self.tries = 0;
-        if let Path::Called(Some(caller)) = &mut self.path {
+        if let PathHistory::Called(Some(caller)) = &mut self.path {
             caller.pid = u32::from(runs(caller.pid));
         }
         self.unanswered = self.unanswered.min(2);

@@ -1,4 +1,4 @@
-//! What a driver says of itself, checked.
+//! The checked answer of a driver: its name, and what the kubelet takes from NodeGetInfo.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::os::text::printable;
 
 pub(crate) const LONGEST_NODE_ID: usize = 256;
 
-/// A driver's own answer, with all that the kubelet will take from it.
+/// The answers to GetPluginInfo and NodeGetInfo, with all that the kubelet takes from them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// From GetPluginInfo.
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     pub node_id: String,
     /// From NodeGetInfo; zero lets the cluster decide.
     pub max_volumes: i64,
-    /// From NodeGetInfo: where the node stands.
+    /// From NodeGetInfo: the topology segments of the node.
     pub topology: BTreeMap<String, String>,
 }
 
@@ -41,22 +41,22 @@ pub(crate) enum AnswerError {
     LongNodeId(usize),
 }
 
-/// What differs between the driver as the cluster knows it and the driver as it answers now.
+/// The difference between the answer that the cluster knows and the answer now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerChange {
     /// Nothing that the cluster would see.
     None,
-    /// The volume limit alone: a driver may change it all day while it runs, and a kubelet from 1.36
-    /// on takes the new one by itself.
+    /// Only the volume limit. A driver may change it all day while it runs, and a kubelet from 1.36
+    /// on updates the limit by itself.
     Limit(String),
-    /// The cluster must hear of it; in words.
+    /// A change that the kubelet must register again; in words.
     Announce(String),
-    /// A topology key has another value: the kubelet would refuse that while the node carries
-    /// the old label, and the driver would be lost. In words, with both values.
+    /// A topology key has another value. The kubelet refuses it while the node has the old label,
+    /// and the driver would be lost. In words, with both values.
     Collision(String),
 }
 
-/// The name that the driver gives itself, if it may have that.
+/// The name that the driver reports, if it is valid and allowed.
 pub(crate) fn name(
     info: &GetPluginInfoResponse,
     pinned: Option<&str>,
@@ -71,30 +71,30 @@ pub(crate) fn name(
     }
 }
 
+pub(crate) fn check_node_id(node_id: &str) -> Result<(), AnswerError> {
+    match node_id.len() {
+        0 => Err(AnswerError::NoNodeId),
+        1..=LONGEST_NODE_ID => Ok(()),
+        length => Err(AnswerError::LongNodeId(length)),
+    }
+}
+
 impl Answer {
-    /// Puts the two replies together.
+    /// Combines the two replies.
     pub(crate) fn check(
         info: GetPluginInfoResponse,
         node: NodeGetInfoResponse,
         pinned: Option<&str>,
     ) -> Result<Answer, AnswerError> {
         let name = name(&info, pinned)?;
-        if node.node_id.is_empty() {
-            return Err(AnswerError::NoNodeId);
-        }
-        if node.node_id.len() > LONGEST_NODE_ID {
-            return Err(AnswerError::LongNodeId(node.node_id.len()));
-        }
+        check_node_id(&node.node_id)?;
         Ok(Answer {
             name,
             vendor_version: printable(&info.vendor_version),
             node_id: node.node_id,
-            // The kubelet takes a limit below zero for none.
+            // The kubelet takes a limit below zero as no limit.
             max_volumes: node.max_volumes_per_node.max(0),
-            topology: node
-                .accessible_topology
-                .map(|topology| topology.segments)
-                .unwrap_or_default(),
+            topology: node.accessible_topology.unwrap_or_default().segments,
         })
     }
 

@@ -1,60 +1,58 @@
-//! What happens to a driver, and what is done about it.
+//! What happens to a driver.
 
 use super::AdvertisedInfo;
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
-use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
 use crate::os::process::Process;
 
-/// Whom a kubelet calls.
+/// Which driver a kubelet calls at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Calling {
     Nobody,
-    /// It goes through other drivers, and this one may be next: to make its link anew would only
-    /// give the kubelet more to do.
+    /// The kubelet calls other drivers, and may call this one next: a new link would only give it more
+    /// to do.
     Others,
-    /// It has asked this driver's socket, and has not said yet how it went.
+    /// The kubelet has asked on this driver's socket, and has not reported the outcome yet.
     This,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
-    /// The driver has come, or come back.
+    /// The driver has started, or was away and answers again.
     DriverAnswered(Answer),
-    /// The driver runs on, and may say something else than before.
+    /// The driver has not restarted, and may answer something else than before.
     DriverChanged(Answer),
-    /// The driver has not answered yet, and is given more time.
+    /// The driver has not answered yet, and gets more time.
     DriverSlow(String),
     DriverSilent(String),
-    /// The driver is not asked, because others could be in its place.
+    /// The driver is not asked, because other users could replace it.
     DriverRefused(String),
-    /// The same, and what the kubelet would call at the driver's place is another user's.
+    /// The same, and the socket that the kubelet would call is another user's.
     DriverTaken(String),
     SocketServed(Identity),
     SocketBlocked(Obstacle),
     LinkPublished(Identity),
     LinkBlocked(Obstacle),
-    /// What was seen at the socket's place.
+    /// What was seen at the socket's path.
     SocketSeen(Seen),
-    /// What was seen at the link's place.
+    /// What was seen at the link's path.
     LinkSeen(Seen),
     KubeletAsked(Option<Process>),
     /// Through the link as it was when the kubelet asked, if it asked on the same connection.
     KubeletRegistered {
         kubelet: Option<Process>,
         through: Option<Identity>,
-        /// What it was told then.
+        /// What the kubelet was told then.
         told: Option<AdvertisedInfo>,
     },
     KubeletRejected(Option<Process>, String),
     KubeletEnded(Process),
     KubeletStarted,
-    /// plugins_registry was deleted and made anew under a running kubelet.
+    /// plugins_registry was deleted and recreated under a running kubelet.
     DirectoryReplaced,
-    /// A deadline has come, or it is time to look at everything.
+    /// A deadline has passed, or it is time to look at everything.
     Ticked {
         kubelet_there: bool,
         calling: Calling,
@@ -62,33 +60,15 @@ pub(crate) enum Event {
     /// By hand.
     Withdraw,
     Publish,
-    /// The link is to be made anew, for the reason in these words.
+    /// The link must be recreated, for this reason.
     Reannounce(&'static str),
 }
 
-/// Who is at a place of ours.
+/// What was seen at a path of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Seen {
     Ours(Identity),
-    /// Nobody, somebody else, or something dead: whatever it is, it is looked at again before
-    /// anything is put there.
+    /// Nothing, a file of another process, or a dead socket. It is looked at again before a file is
+    /// put there.
     NotOurs,
-}
-
-/// What is to be done. Each is done at once, and its outcome comes back as an event.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Effect {
-    /// Listen on the registration socket: SocketServed or SocketBlocked.
-    Serve(DriverName),
-    /// Stop listening, and remove the socket if it is still ours. Without one that stands, what
-    /// is there and dead.
-    Unserve(DriverName, Option<Identity>),
-    /// Make sure that the link is there: LinkPublished or LinkBlocked.
-    Publish(DriverName, LinkAlias),
-    /// Put a new link over the old one: LinkPublished or LinkBlocked.
-    Announce(DriverName, LinkAlias),
-    /// Remove the link if it is still this one.
-    Unlink(DriverName, LinkAlias, Identity),
-    /// Write down what must survive us.
-    Save,
 }

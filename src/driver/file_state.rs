@@ -1,4 +1,4 @@
-//! How something of ours stands on disk, and how often it is put back when somebody takes it away.
+//! Whether a file of ours exists, and how soon it is restored when another process removes it.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::disk::obstacle::Obstacle;
 use crate::os::backoff::Backoff;
 use crate::os::clock::Moment;
 
-/// Interference further apart than this is not a fight.
+/// Removals further apart than this do not add up.
 const CALM: Duration = Duration::from_secs(30);
-/// So many times it is put back at once.
+/// So many times the file is restored at once.
 const AT_ONCE: u32 = 3;
-/// After that, at this pace.
+/// After that, with these delays.
 const CONTESTED: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
-/// The file system said no.
+/// After an error of the file system.
 const FAILED: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
 
-/// A socket or a link of ours.
+/// The registration socket or the link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileState {
     what: &'static str,
@@ -27,17 +27,17 @@ pub(crate) struct FileState {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Occupancy {
-    /// Nothing of ours is there; it may be put there.
+    /// The file does not exist, and may be created.
     Absent,
-    RegistrationState(Identity),
-    /// It cannot be put there. Without a time, it is tried when the place was looked at again.
+    Ours(Identity),
+    /// The file cannot be created. Without a time, the next try follows the next look at its path.
     Blocked {
         obstacle: Obstacle,
         retry: Option<Moment>,
     },
 }
 
-/// How often it was taken away of late.
+/// How often the file was removed of late.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
     count: u32,
@@ -56,7 +56,7 @@ impl FileState {
 
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match &self.state {
-            Occupancy::RegistrationState(identity) => Some(identity),
+            Occupancy::Ours(identity) => Some(identity),
             Occupancy::Absent | Occupancy::Blocked { .. } => None,
         }
     }
@@ -64,34 +64,34 @@ impl FileState {
     pub(crate) fn obstacle(&self) -> Option<&Obstacle> {
         match &self.state {
             Occupancy::Blocked { obstacle, .. } => Some(obstacle),
-            Occupancy::Absent | Occupancy::RegistrationState(_) => None,
+            Occupancy::Absent | Occupancy::Ours(_) => None,
         }
     }
 
-    /// It may be put in its place now.
+    /// The file may be created now.
     pub(crate) fn is_due(&self, now: Moment) -> bool {
         match &self.state {
             Occupancy::Absent => true,
             Occupancy::Blocked { retry, .. } => retry.is_some_and(|at| at <= now),
-            Occupancy::RegistrationState(_) => false,
+            Occupancy::Ours(_) => false,
         }
     }
 
-    /// When it is tried again without anything else happening.
+    /// When the next try is due, if nothing else happens.
     pub(crate) fn retry(&self) -> Option<Moment> {
         match &self.state {
             Occupancy::Blocked { retry, .. } => *retry,
-            Occupancy::Absent | Occupancy::RegistrationState(_) => None,
+            Occupancy::Absent | Occupancy::Ours(_) => None,
         }
     }
 
-    /// It stands.
-    pub(crate) fn stood(&mut self, identity: Identity) {
-        self.state = Occupancy::RegistrationState(identity);
+    /// The file exists.
+    pub(crate) fn exists(&mut self, identity: Identity) {
+        self.state = Occupancy::Ours(identity);
         self.failures = 0;
     }
 
-    /// It could not be put in its place.
+    /// The file could not be created.
     pub(crate) fn blocked(&mut self, obstacle: Obstacle, now: Moment) {
         if obstacle == Obstacle::RemovedAtOnce {
             return self.disturbed(now);
@@ -105,12 +105,12 @@ impl FileState {
         self.state = Occupancy::Blocked { obstacle, retry };
     }
 
-    /// We took it away ourselves, or it is to be tried again.
+    /// We removed the file ourselves, or the next try may follow at once.
     pub(crate) fn cleared(&mut self) {
         self.state = Occupancy::Absent;
     }
 
-    /// The place changed: whatever blocked it may be gone. A pace that was set is kept to.
+    /// The path changed: the obstacle may be gone. A delay that was set is kept.
     pub(crate) fn look_again(&mut self) {
         if matches!(self.state, Occupancy::Blocked { retry: None, .. }) {
             self.state = Occupancy::Absent;
@@ -126,13 +126,13 @@ impl FileState {
     ) {
         match &mut self.state {
             Occupancy::Absent => {}
-            Occupancy::RegistrationState(standing) => *standing = identity(standing),
+            Occupancy::Ours(file) => *file = identity(file),
             Occupancy::Blocked { retry, .. } => *retry = retry.map(&time),
         }
         self.pace.put_back = self.pace.put_back.map(|_| time(Moment::default()));
     }
 
-    /// Somebody took it away. It goes back at once the first times, then at a slower pace.
+    /// Another process removed the file. It is restored at once the first times, then more slowly.
     pub(crate) fn disturbed(&mut self, now: Moment) {
         let delay = self.pace.disturbed(now);
         self.state = if delay.is_zero() {
@@ -150,7 +150,7 @@ impl FileState {
 }
 
 impl Pace {
-    /// It was taken away. Tells how long to wait before it is put back.
+    /// The file was removed. Returns how long to wait before it is restored.
     pub(crate) fn disturbed(&mut self, now: Moment) -> Duration {
         if self.put_back.is_none_or(|at| now - at > CALM) {
             self.count = 0;
@@ -169,7 +169,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// The delays that a rival meets who takes the thing away as soon as it is there.
+    /// The delays that a rival meets that removes the file as soon as it exists.
     fn fight(rounds: usize) -> Vec<u64> {
         let mut pace = Pace::default();
         let mut now = Moment(0);

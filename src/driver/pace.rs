@@ -1,7 +1,7 @@
-//! How often a kubelet hears of changes of a driver that it has registered.
+//! How often changes to a registered driver are announced to the kubelet.
 //!
-//! Each announcement takes the driver off the node for a second. A driver that restarts with one node
-//! id and then another would do that for as long as it goes on.
+//! Each announcement takes the driver off the node for a second. A driver whose node id changes
+//! with every restart would be off the node all the time.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::os::backoff::Backoff;
 use crate::os::clock::Moment;
 
 const LONGEST: Duration = Duration::from_secs(30 * 60);
-/// The first change is announced at once, and the next ones so long after the last.
+/// The first change is announced at once, each further one so long after the last.
 const BETWEEN: Backoff = Backoff::new(Duration::from_secs(60), LONGEST);
-/// Without a change for so long, the next one is a first one again. It is longer than any change waits.
+/// After so long without a change, the next one counts as the first. Longer than any wait.
 const CALM: Duration = Duration::from_secs(60 * 60);
 
-/// A driver whose old socket nobody serves is of no use until the kubelet knows the new one.
+/// A driver whose old socket no process serves is of no use until the kubelet knows the new one.
 const URGENT: Duration = Duration::from_secs(10);
 
 /// Announcements of changes, so far.
@@ -27,7 +27,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// From when on a change may be announced.
+    /// When the next change may be announced.
     pub(crate) fn next(&self, urgent: bool) -> Moment {
         let delay = BETWEEN.delay(self.count.saturating_sub(1));
         let delay = if urgent { delay.min(URGENT) } else { delay };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a driver stands.
+/// The phase of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Phase {
     /// No usable answer from the driver yet.
@@ -13,9 +13,9 @@ pub(crate) enum Phase {
     Registered,
     /// The kubelet said no.
     Rejected,
-    /// Somebody else is at the link's or the socket's place.
+    /// A file or a process of others is at the link's or the socket's path.
     Conflict,
-    /// The link was taken away on purpose.
+    /// The link was removed on purpose.
     Withdrawn,
 }
 

@@ -1,6 +1,8 @@
-//! Unregistered a driver is where it is, in words for the one who has to act.
+//! Why a driver is where it is, in words for the operator.
 
-use super::{Driver, DriverState, PendingChange, RegistrationState, Unregistered, Withdrawal};
+use super::Driver;
+use super::machine::{DriverState, PendingChange, Withdrawal};
+use super::registration_state::{RegistrationState, Unregistered};
 use crate::driver::answer::AnswerChange;
 use crate::driver::phase::Phase;
 
@@ -12,7 +14,7 @@ impl Driver {
             Phase::WaitingForDriver => self.why_silent(),
             Phase::Registered => self.how_registered(),
             Phase::Conflict => self.obstacle().map(ToString::to_string).unwrap_or_default(),
-            Phase::Rejected => match &self.standing {
+            Phase::Rejected => match &self.registration {
                 RegistrationState::Rejected { error, .. } => format!("the kubelet said: {error}"),
                 RegistrationState::Unregistered(_) | RegistrationState::Registered(_) => {
                     String::new()
@@ -25,12 +27,12 @@ impl Driver {
         }
     }
 
-    /// What is wrong on our side or the kubelet's, if anything is: an error rather than a state.
+    /// An error on our side or the kubelet's, rather than a state.
     pub(crate) fn trouble(&self) -> Option<String> {
         if let Some(collision) = self.collision() {
             return Some(collision);
         }
-        match (self.phase(), &self.standing) {
+        match (self.phase(), &self.registration) {
             (Phase::Conflict | Phase::WaitingForKubelet | Phase::Registered, _) => {
                 self.obstacle().map(ToString::to_string)
             }
@@ -42,27 +44,24 @@ impl Driver {
     fn why_withdrawn(&self) -> String {
         match self.withdrawal {
             Some(Withdrawal::Absence) => {
-                format!(
-                    "the driver has been gone for longer than withdraw_after: {}",
-                    self.why_silent()
-                )
+                let why = self.why_silent();
+                format!("the driver has been away for longer than withdraw_after: {why}")
             }
             Some(Withdrawal::ByHand) | None => {
-                "withdrawn by hand, until it is published again".to_owned()
+                "withdrawn by hand, until it is published".to_owned()
             }
         }
     }
 
     fn why_silent(&self) -> String {
-        match &self.contact {
-            DriverState::Silent { why, .. } => why.clone(),
-            DriverState::Untried | DriverState::Answering { .. } => self.being_asked(),
+        match &self.state {
+            DriverState::Silent { why, .. } | DriverState::Asking { slow: Some(why) } => {
+                why.clone()
+            }
+            DriverState::Asking { slow: None } | DriverState::Answering { .. } => {
+                "the registrar asks the driver".to_owned()
+            }
         }
-    }
-
-    fn being_asked(&self) -> String {
-        let slow = self.slow.clone();
-        slow.unwrap_or_else(|| "the driver is being asked".to_owned())
     }
 
     fn how_registered(&self) -> String {
@@ -70,70 +69,56 @@ impl Driver {
             return collision;
         }
         let by = match self.kubelet() {
-            Some(kubelet) => format!("by the kubelet, pid {}", kubelet.pid),
-            None => "by a kubelet whose pid cannot be seen".to_owned(),
+            Some(kubelet) => format!("registered by kubelet (pid {})", kubelet.pid),
+            None => "registered by a kubelet whose pid is not visible".to_owned(),
         };
-        let how = match &self.contact {
-            DriverState::Answering { .. } => match self.untold() {
-                Some(change) => format!("{by}; {change}"),
-                None => by,
-            },
-            DriverState::Untried => format!("{by}; {}", self.being_asked()),
-            DriverState::Silent {
-                why, refused: true, ..
-            } => format!("{by}; kept although {why}"),
-            DriverState::Silent { why, .. } => {
-                format!("{by}; kept although the driver does not answer: {why}")
-            }
+        let also = match &self.state {
+            DriverState::Answering { .. } => self.unannounced(),
+            DriverState::Asking { .. } => Some(self.why_silent()),
+            DriverState::Silent { why, refused, .. } => Some(if *refused {
+                format!("{why}; registration retained")
+            } else {
+                format!("driver not responding ({why}); registration retained")
+            }),
         };
-        // The kubelet holds what it has; its next start would find nobody.
-        match self.obstacle() {
-            Some(obstacle) => format!("{how}; {obstacle}"),
-            None => how,
-        }
+        // The kubelet holds the driver; its next start would not find it.
+        let obstacle = self.obstacle().map(ToString::to_string);
+        let parts = [Some(by), also, obstacle];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// What the cluster has not been told although the driver says so.
-    fn untold(&self) -> Option<String> {
-        if let Some(pending_change) = self.pending_change() {
-            let (when, words) = match &pending_change {
-                PendingChange::Wish(_) => return None,
-                PendingChange::Endpoint(_) => ("10 seconds", pending_change.words()),
-                PendingChange::Change(_) => {
-                    ("a minute, doubling to 30 minutes,", pending_change.words())
-                }
+    /// What the driver says and the cluster does not know.
+    fn unannounced(&self) -> Option<String> {
+        if let Some(change) = self.pending_change() {
+            let when = match &change {
+                PendingChange::Requested(_) => return None,
+                PendingChange::Endpoint(_) => "10 seconds",
+                PendingChange::Other(_) => "a minute, doubling to 30 minutes,",
             };
+            let news = change.words();
             return self.changes.is_holding().then(|| {
                 format!(
-                    "{words}; the next announcement waits until {when} after the last one; \
+                    "{news}; the next announcement waits until {when} after the last one; \
                      reannounce does not wait"
                 )
             });
         }
-        let (RegistrationState::Registered(registration), Some(answer)) =
-            (&self.standing, self.answer())
-        else {
-            return None;
-        };
-        match registration.answer.change_to(answer) {
+        let (answer, registered) = self.answer().zip(self.registered_answer())?;
+        match registered.change_to(answer) {
             AnswerChange::Limit(_) => Some(format!(
                 "the driver now has {}, and was registered with {}: a kubelet from 1.36 on can take \
                  that by itself, an older one with reannounce",
                 limit(answer.max_volumes),
-                limit(registration.answer.max_volumes)
+                limit(registered.max_volumes)
             )),
             AnswerChange::None | AnswerChange::Announce(_) | AnswerChange::Collision(_) => None,
         }
     }
 
-    /// The one change that may not be announced, with its mend.
+    /// The one change that may not be announced, with what to do about it.
     fn collision(&self) -> Option<String> {
-        let (RegistrationState::Registered(registration), Some(answer)) =
-            (&self.standing, self.answer())
-        else {
-            return None;
-        };
-        match registration.answer.change_to(answer) {
+        let (answer, registered) = self.answer().zip(self.registered_answer())?;
+        match registered.change_to(answer) {
             AnswerChange::Collision(values) => Some(format!(
                 "kept as registered: {values}; the kubelet refuses another value while the node has the label: remove the label from the node, then reannounce"
             )),
@@ -145,19 +130,20 @@ impl Driver {
         if self.link.identity().is_none() {
             return "the link is about to be published".to_owned();
         }
-        let RegistrationState::Unregistered(why) = &self.standing else {
+        let RegistrationState::Unregistered(why) = &self.registration else {
             return String::new();
         };
         match why {
             Unregistered::NotYet => {
-                "the link is there; the kubelet has not registered the driver yet".to_owned()
+                "the link exists; the kubelet has not registered the driver yet".to_owned()
             }
             Unregistered::KubeletEnded => {
                 "the kubelet has ended or restarted; waiting for it to register the driver"
                     .to_owned()
             }
             Unregistered::LinkChanged => {
-                "the link was removed or replaced, and is back; waiting for the kubelet".to_owned()
+                "the link was removed or replaced, and is restored; waiting for the kubelet"
+                    .to_owned()
             }
             Unregistered::Announced(news) => {
                 format!("{news}; announced again, waiting for the kubelet")

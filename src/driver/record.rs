@@ -1,33 +1,34 @@
-//! What of a driver must survive us, and how it is taken up again.
+//! What state.json keeps of a driver, and how a new process takes it up again.
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdvertisedInfo, Driver, Registration, RegistrationState, Withdrawal};
+use super::machine::Withdrawal;
+use super::registration_state::{Registration, RegistrationState};
+use super::{AdvertisedInfo, Driver};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
-use crate::driver::answer::Answer;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
-/// A driver as it is written down.
+/// A driver as state.json has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) name: Option<DriverName>,
     /// The driver as last registered, with the kubelet that did it.
-    pub(crate) registration: Option<Registered>,
-    /// Which link of the driver, also while it does not stand.
+    pub(crate) registration: Option<Registration>,
+    /// Which link of the driver, also while the link does not exist.
     #[serde(default)]
     pub(crate) slot: LinkAlias,
     pub(crate) link: Option<Identity>,
-    /// Who has called through the link's path.
+    /// The process that has called through the link's path.
     #[serde(default)]
     pub(crate) called_by: Option<Process>,
     pub(crate) withdrawn_by_hand: bool,
 }
 
 impl Record {
-    /// What is left of it in other directories: that somebody has withdrawn the driver.
+    /// What still holds when the directories change: an operator has withdrawn the driver.
     pub(crate) fn by_hand(self) -> Option<Record> {
         self.withdrawn_by_hand.then_some(Record {
             name: self.name,
@@ -39,32 +40,16 @@ impl Record {
         })
     }
 
-    /// Somebody counts on the driver even while it is away: a kubelet, or whoever withdrew it.
+    /// A kubelet holds the driver, or an operator has withdrawn it: it is kept even while it is away.
     pub(crate) fn is_held(&self) -> bool {
         self.registration.is_some() || self.withdrawn_by_hand
     }
 }
 
-/// A registration that stood when the record was written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Registered {
-    pub(crate) answer: Answer,
-    pub(crate) terms: AdvertisedInfo,
-    pub(crate) kubelet: Option<Process>,
-}
-
 impl Driver {
     pub(crate) fn record(&self) -> Record {
-        let registration = match &self.standing {
-            RegistrationState::Registered(Registration {
-                kubelet,
-                answer,
-                terms,
-            }) => Some(Registered {
-                answer: answer.clone(),
-                terms: terms.clone(),
-                kubelet: *kubelet,
-            }),
+        let registration = match &self.registration {
+            RegistrationState::Registered(registration) => Some(registration.clone()),
             RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
         };
         Record {
@@ -77,8 +62,8 @@ impl Driver {
         }
     }
 
-    /// Takes up what was written down, as far as it still holds: `link` is the link of ours that
-    /// stands at the recorded place now. A kubelet without a pid counts as one that runs.
+    /// Takes up a record, as far as it still holds. `link` is the link of ours that exists at the
+    /// recorded path now. A kubelet without a pid counts as running.
     pub(crate) fn restore(
         &mut self,
         record: &Record,
@@ -91,7 +76,7 @@ impl Driver {
             self.withdrawal = Some(Withdrawal::ByHand);
         }
         if let Some(caller) = record.called_by.filter(|caller| runs(*caller)) {
-            // It may hold the path of this link, and is not to meet another one beside it.
+            // This kubelet may hold the path of the link, and must not see a second link beside it.
             self.announcer.asked(Some(caller));
             self.slot = record.slot;
         }
@@ -99,17 +84,13 @@ impl Driver {
         self.slot = record.slot;
         let recorded = record.link.as_ref();
         if !recorded.is_some_and(|link| link.is_same_object(&found)) {
-            // Whose it is shows when the socket is served.
+            // The look after the socket is served tells whose link this is.
             return;
         }
-        self.link.stood(found);
+        self.link.exists(found);
         match &record.registration {
             Some(registered) if registered.kubelet.is_none_or(runs) => {
-                self.standing = RegistrationState::Registered(Registration {
-                    kubelet: registered.kubelet,
-                    answer: registered.answer.clone(),
-                    terms: registered.terms.clone(),
-                });
+                self.registration = RegistrationState::Registered(registered.clone());
             }
             Some(_) | None => self.announcer.adopted(now),
         }

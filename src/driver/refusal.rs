@@ -1,7 +1,7 @@
-//! What a kubelet means when it says no. The registration service has words for it and nothing else,
-//! so this is the one place that reads them.
+//! Why a kubelet rejects a driver. The registration service transports only text, and this is the one
+//! place that reads it.
 
-/// Why a kubelet refused a driver, as far as it makes a difference.
+/// Why a kubelet rejected a driver, as far as it makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The kubelet has a driver of the same name under another registration socket.

@@ -1,4 +1,4 @@
-//! The kubelet's side: what it was told, and what it has said.
+//! What the kubelet was told, and what it has said.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub(crate) struct AdvertisedInfo {
     pub(crate) versions: Vec<String>,
 }
 
-/// The kubelet's side.
+/// What the kubelet has said of the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RegistrationState {
     Unregistered(Unregistered),
@@ -26,23 +26,23 @@ pub(super) enum RegistrationState {
     Registered(Registration),
 }
 
-/// A kubelet's yes. It stands while that process runs and the link is the same object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Registration {
-    /// None when the kubelet lives in another pid namespace.
-    pub(super) kubelet: Option<Process>,
+/// A kubelet's yes. It holds while that process runs and the link is the same object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Registration {
     /// The driver as the cluster knows it.
-    pub(super) answer: Answer,
-    pub(super) terms: AdvertisedInfo,
+    pub(crate) answer: Answer,
+    pub(crate) terms: AdvertisedInfo,
+    /// None when the kubelet lives in another pid namespace.
+    pub(crate) kubelet: Option<Process>,
 }
 
-/// Unregistered the driver is not registered (any more).
+/// Why the driver is not registered (any more).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unregistered {
     NotYet,
     KubeletEnded,
     LinkChanged,
-    /// The link was made anew because of this.
+    /// The link was recreated for this reason.
     Announced(String),
     /// The kubelet watches a directory that was deleted; no release ever looks at its successor.
     DirectoryReplaced,

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use super::announcer::Verdict;
+use super::answer::{Answer, AnswerChange};
+use super::machine::{CALL_CHECK, Driver, DriverState, LinkPolicy, PendingChange, Withdrawal};
 use super::refusal::Refusal;
-use super::{
-    AdvertisedInfo, CALL_CHECK, Calling, Driver, DriverState, Effect, LinkPolicy, PendingChange,
-    Registration, RegistrationState, Seen, Unregistered, Withdrawal,
-};
+use super::registration_state::{Registration, RegistrationState, Unregistered};
+use super::{Actions, AdvertisedInfo, Calling, Put, Removal, Seen};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
-use crate::disk::obstacle::Obstacle;
-use crate::driver::answer::{Answer, AnswerChange};
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -20,142 +18,110 @@ use crate::os::process::Process;
 const GAP: Duration = Duration::from_secs(2);
 
 impl Driver {
-    pub(super) fn driver_answered(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
+    pub(super) fn driver_answered(&mut self, answer: Answer, now: Moment, actions: &mut Actions) {
         let limit = answer.max_volumes;
-        self.heard(answer, limit, now)
+        self.answers(answer, limit, now, actions);
     }
 
-    pub(super) fn driver_changed(&mut self, answer: Answer, now: Moment) -> Vec<Effect> {
-        let limit = match (&self.contact, &self.standing) {
+    pub(super) fn driver_changed(&mut self, answer: Answer, now: Moment, actions: &mut Actions) {
+        let limit = match (&self.state, &self.registration) {
             (DriverState::Answering { limit, .. }, _) => *limit,
-            // It has run on while we were away, and the cluster knows it as it came.
+            // The driver has not restarted while we were away: the cluster knows its first limit.
             (_, RegistrationState::Registered(registration)) => registration.answer.max_volumes,
             _ => answer.max_volumes,
         };
-        self.heard(answer, limit, now)
+        self.answers(answer, limit, now, actions);
     }
 
-    fn heard(&mut self, answer: Answer, limit: i64, now: Moment) -> Vec<Effect> {
-        let mut effects = Vec::new();
+    fn answers(&mut self, answer: Answer, limit: i64, now: Moment, actions: &mut Actions) {
         if self.name.as_ref().is_some_and(|name| *name != answer.name) {
-            effects = self.release_name(now);
+            self.release_name(now, actions);
         }
         self.name = Some(answer.name.clone());
         if self.withdrawal == Some(Withdrawal::Absence) {
             self.withdrawal = None;
         }
-        let news = self
+        let is_news = self
             .answer()
             .is_none_or(|known| known.change_to(&answer) != AnswerChange::None);
-        if news && !self.is_registered() {
+        if is_news && !self.is_registered() {
             self.announcer.renewed(now);
         }
-        self.slow = None;
-        self.contact = DriverState::Answering { answer, limit };
-        // A sibling keeps its name from a driver that is silent, and may not from one that answers.
+        self.state = DriverState::Answering { answer, limit };
+        // The driver that holds the name keeps it from a silent driver, and may not from this one.
         if self.name_is_taken() {
             self.socket.look_again();
         }
-        effects
     }
 
-    /// It is not silent: whoever waits for its name waits on, and what stands is left alone.
-    pub(super) fn driver_slow(&mut self, why: String) -> Vec<Effect> {
-        self.contact = DriverState::Untried;
-        self.slow = Some(why);
-        Vec::new()
-    }
-
-    /// It does not answer, or is `refused` and not even asked.
-    pub(super) fn driver_silent(&mut self, why: String, refused: bool, now: Moment) -> Vec<Effect> {
-        let since = match &self.contact {
+    /// The driver does not answer, or is `refused` and not asked at all.
+    pub(super) fn driver_silent(&mut self, why: String, refused: bool, now: Moment) {
+        let since = match &self.state {
             DriverState::Silent { since, .. } => *since,
-            DriverState::Untried | DriverState::Answering { .. } => now,
+            DriverState::Asking { .. } | DriverState::Answering { .. } => now,
         };
-        self.slow = None;
-        self.contact = DriverState::Silent {
+        self.state = DriverState::Silent {
             since,
             why,
             refused,
         };
-        Vec::new()
     }
 
-    /// A registration would lead the kubelet, with the secrets of its calls, to somebody else.
-    pub(super) fn driver_taken(&mut self, why: String, now: Moment) -> Vec<Effect> {
-        self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
-        self.driver_silent(why, true, now)
+    /// A registration would lead the kubelet, with the secrets of its calls, to another process.
+    pub(super) fn driver_taken(&mut self, why: String, now: Moment) {
+        self.registration = RegistrationState::Unregistered(Unregistered::NotYet);
+        self.driver_silent(why, true, now);
     }
 
-    pub(super) fn socket_served(&mut self, identity: Identity) -> Vec<Effect> {
-        self.socket.stood(identity);
-        Vec::new()
-    }
-
-    pub(super) fn socket_blocked(&mut self, obstacle: Obstacle, now: Moment) -> Vec<Effect> {
-        self.socket.blocked(obstacle, now);
-        Vec::new()
-    }
-
-    pub(super) fn link_published(&mut self, identity: Identity, now: Moment) -> Vec<Effect> {
-        self.link.stood(identity);
+    pub(super) fn link_published(&mut self, identity: Identity, now: Moment) {
+        self.link.exists(identity);
         self.not_before = None;
         self.announcer.published(now);
-        Vec::new()
     }
 
-    pub(super) fn link_blocked(&mut self, obstacle: Obstacle, now: Moment) -> Vec<Effect> {
-        self.link.blocked(obstacle, now);
-        Vec::new()
-    }
-
-    pub(super) fn socket_seen(&mut self, seen: &Seen, now: Moment) -> Vec<Effect> {
+    pub(super) fn socket_seen(&mut self, seen: Seen, now: Moment) {
         match (self.socket.identity(), seen) {
-            (Some(_), Seen::Ours(found)) => self.socket.stood(found.clone()),
+            (Some(_), Seen::Ours(found)) => self.socket.exists(found),
             (Some(_), Seen::NotOurs) => self.socket.disturbed(now),
             (None, _) => self.socket.look_again(),
         }
-        Vec::new()
     }
 
-    pub(super) fn link_seen(&mut self, seen: Seen, now: Moment) -> Vec<Effect> {
+    pub(super) fn link_seen(&mut self, seen: Seen, now: Moment) {
         match (self.link.identity(), seen) {
-            (Some(ours), Seen::Ours(found)) if found.is_same_object(ours) => self.link.stood(found),
-            // Somebody made the very link that we would have made: nothing to repair.
+            (Some(ours), Seen::Ours(found)) if found.is_same_object(ours) => {
+                self.link.exists(found);
+            }
+            // Another process made the very link that we would have made: nothing to repair.
             (Some(_), Seen::Ours(found)) => {
                 self.link_changed(now);
-                self.link.stood(found);
+                self.link.exists(found);
             }
             (Some(_), Seen::NotOurs) => {
                 self.link_changed(now);
                 self.link.disturbed(now);
             }
-            // A link to a socket that others serve is theirs, though it looks like ours.
+            // A link to a socket that another process serves is not ours, though it looks like ours.
             (None, Seen::Ours(_)) if self.others_serve() => {}
             (None, Seen::Ours(found)) => {
-                self.link.stood(found);
+                self.link.exists(found);
                 self.announcer.adopted(now);
             }
             (None, Seen::NotOurs) => self.link.look_again(),
         }
-        Vec::new()
     }
 
-    /// The kubelet de-registers what it found through a link that is no longer there.
-    pub(super) fn link_changed(&mut self, now: Moment) {
-        if matches!(
-            self.standing,
-            RegistrationState::Registered(_) | RegistrationState::Rejected { .. }
-        ) {
-            self.standing = RegistrationState::Unregistered(Unregistered::LinkChanged);
+    /// The kubelet de-registers what it found through a link that no longer exists.
+    fn link_changed(&mut self, now: Moment) {
+        if !matches!(self.registration, RegistrationState::Unregistered(_)) {
+            self.registration = RegistrationState::Unregistered(Unregistered::LinkChanged);
         }
         self.announcer.renewed(now);
     }
 
-    pub(super) fn kubelet_asked(&mut self, caller: Option<Process>) -> Vec<Effect> {
+    pub(super) fn kubelet_asked(&mut self, caller: Option<Process>) {
         self.asked = self.answer().cloned();
         self.announcer.asked(caller);
-        Vec::new()
     }
 
     pub(super) fn kubelet_registered(
@@ -163,27 +129,25 @@ impl Driver {
         kubelet: Option<Process>,
         through: Option<&Identity>,
         told: Option<AdvertisedInfo>,
-    ) -> Vec<Effect> {
+    ) {
         self.held_until = None;
         let asked = self.asked.take();
         let asked = asked.filter(|asked| self.name.as_ref() == Some(&asked.name));
-        // A kubelet de-registers what it found through a link that is no longer there. If it has
+        // A kubelet de-registers what it found through a link that no longer exists. If it has
         // seen the new one, it says yes once more; if not, we announce.
         let link = self.link.identity();
-        let stands =
-            link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
-        if stands && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
-            if let DriverState::Answering { limit, .. } = &mut self.contact {
+        let holds = link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
+        if holds && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
+            if let DriverState::Answering { limit, .. } = &mut self.state {
                 *limit = answer.max_volumes;
             }
-            self.standing = RegistrationState::Registered(Registration {
+            self.registration = RegistrationState::Registered(Registration {
                 kubelet,
                 answer,
                 terms: told.unwrap_or_else(|| self.terms.clone()),
             });
             self.announcer.settled(kubelet);
         }
-        Vec::new()
     }
 
     pub(super) fn kubelet_rejected(
@@ -191,66 +155,58 @@ impl Driver {
         kubelet: Option<Process>,
         error: String,
         now: Moment,
-    ) -> Vec<Effect> {
+    ) {
         self.held_until = None;
         self.asked = None;
-        if let RegistrationState::Registered(registration) = &self.standing
-            && registration.kubelet == kubelet
-            && Refusal::of(&error) == Refusal::AlreadyRegistered
-        {
-            // It refuses a second path to the driver that it holds; the first one stands.
-            return Vec::new();
+        // The kubelet refuses a second path to the driver that it holds; the first one is kept.
+        let is_held = matches!(&self.registration, RegistrationState::Registered(registration)
+            if registration.kubelet == kubelet);
+        if is_held && Refusal::of(&error) == Refusal::AlreadyRegistered {
+            return;
         }
-        if self.link.identity().is_none() {
-            // It speaks of a link that is gone.
-            return Vec::new();
+        // Without a link, the kubelet speaks of one that is gone.
+        if self.link.identity().is_some() {
+            self.registration = RegistrationState::Rejected { kubelet, error };
+            self.announcer.refused(now);
         }
-        self.standing = RegistrationState::Rejected { kubelet, error };
-        self.announcer.refused(now);
-        Vec::new()
     }
 
-    pub(super) fn kubelet_ended(&mut self, process: Process, now: Moment) -> Vec<Effect> {
+    pub(super) fn kubelet_ended(&mut self, process: Process, now: Moment, actions: &mut Actions) {
         let held = self.kubelet() == Some(process);
         if !held && !self.waits_for_a_restart_of_the_kubelet() {
-            return Vec::new();
+            return;
         }
-        self.standing = RegistrationState::Unregistered(Unregistered::KubeletEnded);
+        self.registration = RegistrationState::Unregistered(Unregistered::KubeletEnded);
         self.announcer.ended(process, now);
-        // Nobody holds the link now, so going back to the plain name costs nothing; but the next
-        // kubelet may have asked through it before we heard of the end of the last.
-        if self.slot == LinkAlias::default() || self.asked.is_some() {
-            Vec::new()
-        } else {
-            self.move_link(LinkAlias::default())
+        // No kubelet holds the link now, so going back to the plain name costs nothing; but the next
+        // kubelet may have asked through it before the end of the last one was seen.
+        if self.slot != LinkAlias::default() && self.asked.is_none() {
+            self.move_link(LinkAlias::default(), actions);
         }
     }
 
-    pub(super) fn kubelet_started(&mut self, now: Moment) -> Vec<Effect> {
-        match &self.standing {
-            // Its end is seen by itself.
+    pub(super) fn kubelet_started(&mut self, now: Moment) {
+        match &self.registration {
+            // The end of this process is seen by itself.
             RegistrationState::Registered(Registration {
                 kubelet: Some(_), ..
-            }) => return Vec::new(),
+            }) => return,
             RegistrationState::Registered(Registration { kubelet: None, .. })
             | RegistrationState::Rejected { .. }
             | RegistrationState::Unregistered(Unregistered::DirectoryReplaced) => {
-                self.standing = RegistrationState::Unregistered(Unregistered::KubeletEnded);
+                self.registration = RegistrationState::Unregistered(Unregistered::KubeletEnded);
             }
             RegistrationState::Unregistered(_) => {}
         }
         self.announcer.started(now);
-        Vec::new()
     }
 
-    pub(super) fn directory_replaced(&mut self, now: Moment) -> Vec<Effect> {
+    pub(super) fn directory_replaced(&mut self, now: Moment) {
         // The link was looked at first: a registration that is left came through the new directory.
-        if self.is_registered() {
-            return Vec::new();
+        if !self.is_registered() {
+            self.registration = RegistrationState::Unregistered(Unregistered::DirectoryReplaced);
+            self.announcer.renewed(now);
         }
-        self.standing = RegistrationState::Unregistered(Unregistered::DirectoryReplaced);
-        self.announcer.renewed(now);
-        Vec::new()
     }
 
     pub(super) fn ticked(
@@ -258,92 +214,96 @@ impl Driver {
         kubelet_there: bool,
         calling: Calling,
         now: Moment,
-    ) -> Vec<Effect> {
+        actions: &mut Actions,
+    ) {
         self.not_before = self.not_before.filter(|at| now < *at);
         if self.absence_ends().is_some_and(|at| at <= now) {
-            return self.withdrawn(Withdrawal::Absence);
+            self.withdrawal = Some(Withdrawal::Absence);
+            return;
         }
         let Some(name) = self.name.clone() else {
-            return Vec::new();
+            return;
         };
-        // While somebody else serves our socket's place, a link to it is theirs to announce.
-        let stands = self.link.identity().is_some() && self.socket.identity().is_some();
-        if !stands || self.rule() != LinkPolicy::Wanted {
-            return Vec::new();
+        // While another process serves at our socket's path, a link to it is not ours to announce.
+        if !self.is_published() || self.link_policy() != LinkPolicy::Wanted {
+            return;
         }
-        if let Some(pending_change) = self.pending_change() {
-            let is_wish = matches!(pending_change, PendingChange::Wish(_));
-            let is_urgent = matches!(pending_change, PendingChange::Endpoint(_));
-            if !is_wish && self.changes.holds(is_urgent, now) {
-                return Vec::new();
+        if let Some(change) = self.pending_change() {
+            if self.may_announce(&change, calling, now) {
+                self.requested = None;
+                let news = Unregistered::Announced(change.words());
+                self.registration = RegistrationState::Unregistered(news);
+                self.announcer.renewed(now);
+                actions.put = Some(Put::Announce(name, self.slot));
             }
-            if calling == Calling::This {
-                self.held_until = Some(now + CALL_CHECK);
-                return Vec::new();
-            }
-            self.held_until = None;
-            self.asked_for = None;
-            if !is_wish {
-                self.changes.announced(now);
-            }
-            let news = pending_change.words();
-            self.standing = RegistrationState::Unregistered(Unregistered::Announced(news));
-            self.announcer.renewed(now);
-            return vec![Effect::Announce(name, self.slot)];
+            return;
         }
         if self.is_registered() {
-            return Vec::new();
+            return;
         }
         match self.announcer.decide(now, kubelet_there, calling) {
-            Verdict::Wait => Vec::new(),
-            Verdict::Announce => vec![Effect::Announce(name, self.slot)],
+            Verdict::Wait => {}
+            Verdict::Announce => actions.put = Some(Put::Announce(name, self.slot)),
             Verdict::Rename => {
                 self.not_before = Some(now + GAP);
-                self.move_link(LinkAlias(self.slot.0 + 1))
+                self.move_link(LinkAlias(self.slot.0 + 1), actions);
             }
         }
     }
 
-    pub(super) fn withdrawn(&mut self, withdrawal: Withdrawal) -> Vec<Effect> {
-        self.withdrawal = Some(withdrawal);
-        Vec::new()
+    /// Whether a change to a registered driver is announced now, which the pace then counts.
+    fn may_announce(&mut self, change: &PendingChange, calling: Calling, now: Moment) -> bool {
+        let is_requested = matches!(change, PendingChange::Requested(_));
+        let is_urgent = matches!(change, PendingChange::Endpoint(_));
+        if !is_requested && self.changes.holds(is_urgent, now) {
+            return false;
+        }
+        if calling == Calling::This {
+            self.held_until = Some(now + CALL_CHECK);
+            return false;
+        }
+        self.held_until = None;
+        if !is_requested {
+            self.changes.announced(now);
+        }
+        true
     }
 
-    pub(super) fn published_by_hand(&mut self, now: Moment) -> Vec<Effect> {
+    pub(super) fn published_by_hand(&mut self, now: Moment) {
         if self.withdrawal.take().is_some() {
             self.announcer.renewed(now);
             self.socket.look_again();
         }
-        Vec::new()
     }
 
-    /// A wish that comes while the driver is still asked for the first time waits for its answer.
-    pub(super) fn announcement_wanted(&mut self, words: &'static str, now: Moment) -> Vec<Effect> {
+    /// A request that comes while the driver is asked for the first time waits for its answer.
+    pub(super) fn announcement_requested(&mut self, reason: &'static str, now: Moment) {
         if !self.is_silent() && self.link.identity().is_some() {
-            self.asked_for = Some(words);
+            self.requested = Some(reason);
             self.announcer.renewed(now);
         }
-        Vec::new()
     }
 
-    pub(super) fn release_name(&mut self, now: Moment) -> Vec<Effect> {
-        let mut effects = self.unlink();
-        if !effects.is_empty() {
+    fn release_name(&mut self, now: Moment, actions: &mut Actions) {
+        if self.link.identity().is_some() {
             self.not_before = Some(now + GAP);
         }
-        effects.extend(self.unserve());
-        // Whatever was in the way of the old name is not in the way of the new one.
+        self.unlink(actions);
+        // Also without a socket of ours: a dead one of an earlier run may be at its path.
+        if let Some(name) = self.name.clone() {
+            let removal = Removal::Socket(name, self.socket.identity().cloned());
+            actions.remove.push(removal);
+        }
+        // What blocked the old name does not block the new one.
         self.link.cleared();
         self.socket.cleared();
         self.slot = LinkAlias::default();
-        self.standing = RegistrationState::Unregistered(Unregistered::NotYet);
+        self.registration = RegistrationState::Unregistered(Unregistered::NotYet);
         self.announcer.renewed(now);
-        effects
     }
 
-    pub(super) fn move_link(&mut self, slot: LinkAlias) -> Vec<Effect> {
-        let effects = self.unlink();
+    fn move_link(&mut self, slot: LinkAlias, actions: &mut Actions) {
+        self.unlink(actions);
         self.slot = slot;
-        effects
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to a gRPC server on a Unix socket.
+//! A gRPC client's connection to a Unix socket.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -18,40 +18,38 @@ use tonic::codegen::Service;
 
 use crate::os::text::printable;
 
-/// What a client sends as `:authority`; a Unix socket has no better name.
+/// The `:authority` that a client sends; a Unix socket has no better name.
 const ORIGIN: &str = "http://localhost";
 
-/// Large enough for any answer we ask for, small enough that a hostile server cannot fill memory.
+/// Large enough for each answer to our calls, and small enough that a hostile server cannot fill the
+/// memory.
 const WINDOW: u32 = 65_535;
 
-/// The largest message that is taken from a server.
-pub(crate) const MESSAGE_LIMIT: usize = 64 * 1024;
-
-/// Why no connection could be had.
+/// Why a connection could not be opened.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
     #[error("cannot connect: {0}")]
     Connect(#[source] io::Error),
-    #[error("the other side does not speak HTTP/2: {0}")]
+    #[error("the peer does not speak HTTP/2: {0}")]
     Handshake(#[source] hyper::Error),
 }
 
-/// The sending half: hand a clone of it to a generated client.
+/// The sending half; a generated client gets a clone of it.
 #[derive(Clone)]
 pub(crate) struct Channel {
     requests: SendRequest<Body>,
 }
 
-/// Resolves when the connection has ended, whoever ended it, with what was wrong if it was no
-/// orderly end. Nothing moves unless it is polled.
+/// Resolves when the connection has ended, with the error if it did not end in order. The connection
+/// makes progress only while this is polled.
 pub(crate) type Ended = Pin<Box<dyn Future<Output = Result<(), Broken>> + Send>>;
 
-/// Why a connection broke: what hyper says, and what HTTP/2 below it says.
+/// Why a connection broke: the error of hyper, and the HTTP/2 error below it.
 #[derive(Debug, Error)]
 #[error("{}", words(.0))]
 pub(crate) struct Broken(hyper::Error);
 
-/// What HTTP/2 says may be up to 16 KiB of the other side's own words: those of its GOAWAY.
+/// The HTTP/2 error may contain up to 16 KiB of text from the peer: the debug data of its GOAWAY.
 fn words(error: &hyper::Error) -> String {
     let cause = error.source().map(|cause| format!(": {cause}"));
     printable(&format!("{error}{}", cause.unwrap_or_default()))
@@ -65,7 +63,7 @@ pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectErro
     over(stream).await
 }
 
-/// The same over a connection that stands. The caller sets the deadline.
+/// The same over a connected stream. The caller sets the deadline.
 pub(crate) async fn over(stream: UnixStream) -> Result<(Channel, Ended), ConnectError> {
     let (requests, connection) = http2::Builder::new(TokioExecutor::new())
         .initial_stream_window_size(WINDOW)

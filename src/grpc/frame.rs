@@ -1,11 +1,11 @@
 //! The head of an HTTP/2 frame: the nine bytes in front of each payload (RFC 9113, section 4.1).
 
-/// What a client sends before its first frame.
+/// The bytes that a client sends before its first frame.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) const HEAD_LEN: usize = 9;
 
-/// HTTP/2's initial SETTINGS_MAX_FRAME_SIZE, which we never raise.
+/// The initial SETTINGS_MAX_FRAME_SIZE of HTTP/2, which we never raise.
 pub(crate) const MAX_PAYLOAD: usize = 16_384;
 
 pub(crate) const HEADERS: u8 = 0x1;
@@ -14,7 +14,7 @@ pub(crate) const PING: u8 = 0x6;
 pub(crate) const GOAWAY: u8 = 0x7;
 pub(crate) const CONTINUATION: u8 = 0x9;
 
-/// Of SETTINGS and PING.
+/// A flag of SETTINGS and PING.
 pub(crate) const ACK: u8 = 0x1;
 pub(crate) const END_STREAM: u8 = 0x1;
 pub(crate) const END_HEADERS: u8 = 0x4;
@@ -36,7 +36,7 @@ impl Head {
             length: usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2),
             kind,
             flags,
-            // The highest bit is reserved, to be ignored by whoever receives it.
+            // The highest bit is reserved; a receiver ignores it.
             stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]),
         }
     }

@@ -1,10 +1,11 @@
-//! A connection that asks nothing: its end tells that the server went.
+//! A connection that asks nothing: its end shows that the server has gone.
 //!
-//! A connection through hyper holds some 45 kB for as long as it stands. This one is an HTTP/2
-//! client that opens no stream: it greets, acknowledges what a server may ping it with, and holds
-//! a few hundred bytes.
+//! A connection through hyper uses some 45 kB as long as it is open. This one is an HTTP/2 client that
+//! opens no stream: it sends the preface, acknowledges SETTINGS and PING, and uses a few hundred bytes.
 
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,79 +15,77 @@ use tokio::time::Instant;
 use super::frame::{ACK, GOAWAY, HEAD_LEN, Head, MAX_PAYLOAD, PING, PREFACE, SETTINGS};
 
 const PING_LEN: usize = 8;
-/// Servers ping every few seconds at most. One that sends more than this keeps us busy on purpose.
+/// A server pings every few seconds at most. A server that sends more frames keeps us busy on purpose.
 const MOST_FRAMES: u32 = 100;
 const WHILE: Duration = Duration::from_secs(1);
 
 /// An open connection.
 pub(crate) struct IdleConnection {
-    stream: UnixStream,
+    /// Resolves when the connection has ended, or the server announces its end.
+    pub(crate) ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// When it was opened.
+    pub(crate) since: Instant,
 }
 
 impl IdleConnection {
-    /// Greets whoever is at the other end. The caller sets the deadline.
+    /// Starts HTTP/2 on the stream. The caller sets the deadline.
     pub(crate) async fn over(mut stream: UnixStream) -> io::Result<IdleConnection> {
         let settings = frame(SETTINGS, 0, 0);
         stream.write_all(&[PREFACE, &settings].concat()).await?;
-        Ok(IdleConnection { stream })
-    }
-
-    /// Resolves when the connection has ended, or the server says that it is about to.
-    pub(crate) async fn ended(mut self) {
-        if let Err(error) = self.hold().await {
-            tracing::debug!(%error, "a connection that was held has ended");
-        }
-    }
-
-    async fn hold(&mut self) -> io::Result<()> {
-        let (mut begun, mut frames) = (Instant::now(), 0);
-        loop {
-            let mut bytes = [0; HEAD_LEN];
-            self.stream.read_exact(&mut bytes).await?;
-            if begun.elapsed() > WHILE {
-                (begun, frames) = (Instant::now(), 0);
+        let ended = async {
+            if let Err(error) = hold(stream).await {
+                tracing::debug!(%error, "an idle connection has ended");
             }
-            frames += 1;
-            if frames > MOST_FRAMES {
-                return Err(io::Error::other("the server sends frames without end"));
-            }
-            let head = Head::parse(bytes);
-            match head.kind {
-                GOAWAY => return Ok(()),
-                PING if head.length == PING_LEN => self.answer_ping(head).await?,
-                SETTINGS if !head.has(ACK) => {
-                    self.skip(head.length).await?;
-                    self.stream.write_all(&frame(SETTINGS, ACK, 0)).await?;
-                }
-                _ => self.skip(head.length).await?,
-            }
-        }
+        };
+        Ok(IdleConnection {
+            ended: Box::pin(ended),
+            since: Instant::now(),
+        })
     }
+}
 
-    async fn answer_ping(&mut self, head: Head) -> io::Result<()> {
-        let mut payload = [0; PING_LEN];
-        self.stream.read_exact(&mut payload).await?;
-        if head.has(ACK) {
-            return Ok(());
+async fn hold(mut stream: UnixStream) -> io::Result<()> {
+    let (mut begun, mut frames) = (Instant::now(), 0);
+    loop {
+        let mut bytes = [0; HEAD_LEN];
+        stream.read_exact(&mut bytes).await?;
+        if begun.elapsed() > WHILE {
+            (begun, frames) = (Instant::now(), 0);
         }
-        let answer = [frame(PING, ACK, PING_LEN).as_slice(), &payload].concat();
-        self.stream.write_all(&answer).await
-    }
-
-    async fn skip(&mut self, length: usize) -> io::Result<()> {
-        if length > MAX_PAYLOAD {
+        frames += 1;
+        if frames > MOST_FRAMES {
+            return Err(io::Error::other("the server sends frames without end"));
+        }
+        let head = Head::parse(bytes);
+        if head.length > MAX_PAYLOAD {
             return Err(io::Error::other(
                 "the server sends a frame that is too large",
             ));
         }
-        let mut left = length;
-        let mut bytes = [0; 64];
-        while left > 0 {
-            let some = left.min(bytes.len());
-            left -= self.stream.read_exact(&mut bytes[..some]).await?;
+        match head.kind {
+            GOAWAY => return Ok(()),
+            PING if head.length == PING_LEN && !head.has(ACK) => {
+                let mut payload = [0; PING_LEN];
+                stream.read_exact(&mut payload).await?;
+                let answer = [frame(PING, ACK, PING_LEN).as_slice(), &payload].concat();
+                stream.write_all(&answer).await?;
+            }
+            SETTINGS if !head.has(ACK) => {
+                skip(&mut stream, head.length).await?;
+                stream.write_all(&frame(SETTINGS, ACK, 0)).await?;
+            }
+            _ => skip(&mut stream, head.length).await?,
         }
-        Ok(())
     }
+}
+
+async fn skip(stream: &mut UnixStream, mut left: usize) -> io::Result<()> {
+    let mut bytes = [0; 64];
+    while left > 0 {
+        let some = left.min(bytes.len());
+        left -= stream.read_exact(&mut bytes[..some]).await?;
+    }
+    Ok(())
 }
 
 /// The head of a frame of the connection itself.
@@ -109,28 +108,28 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A lifeline, and the server's end of it after the greeting.
+    /// A connection, and the server's end of it after the greeting.
     async fn pair() -> (IdleConnection, UnixStream) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
         let stream = UnixStream::connect(&path).await.unwrap();
-        let lifeline = IdleConnection::over(stream).await.unwrap();
+        let connection = IdleConnection::over(stream).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         let mut greeting = [0; 33];
         server.read_exact(&mut greeting).await.unwrap();
         assert!(greeting.starts_with(PREFACE));
-        (lifeline, server)
+        (connection, server)
     }
 
-    async fn ends(lifeline: IdleConnection) -> bool {
-        timeout(SOON, lifeline.ended()).await.is_ok()
+    async fn ends(connection: IdleConnection) -> bool {
+        timeout(SOON, connection.ended).await.is_ok()
     }
 
     #[tokio::test]
     async fn acknowledges_settings_and_pings_and_passes_over_the_rest() {
-        let (lifeline, mut server) = pair().await;
-        let held = tokio::spawn(lifeline.ended());
+        let (connection, mut server) = pair().await;
+        let held = tokio::spawn(connection.ended);
         let window_update = [&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &[0, 1, 0, 0]].concat();
         server.write_all(&window_update).await.unwrap();
         let settings = [&frame(SETTINGS, 0, 6)[..], &[0, 3, 0, 0, 0, 100]].concat();
@@ -150,23 +149,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_says_goodbye_has_ended() {
-        let (lifeline, mut server) = pair().await;
+        let (connection, mut server) = pair().await;
         let goaway = [&frame(GOAWAY, 0, 8)[..], &[0; 8]].concat();
         server.write_all(&goaway).await.unwrap();
-        assert!(ends(lifeline).await);
+        assert!(ends(connection).await);
     }
 
     #[tokio::test]
     async fn a_server_that_floods_or_garbles_is_left() {
-        let (lifeline, mut server) = pair().await;
-        let held = tokio::spawn(lifeline.ended());
+        let (connection, mut server) = pair().await;
+        let held = tokio::spawn(connection.ended);
         let ping = [&frame(PING, ACK, 8)[..], &[0; 8]].concat();
         // Fails when we have left.
         while server.write_all(&ping).await.is_ok() {}
         timeout(SOON, held).await.unwrap().unwrap();
 
-        let (lifeline, mut server) = pair().await;
+        let (connection, mut server) = pair().await;
         server.write_all(b"HTTP/1.1 400 Bad Request").await.unwrap();
-        assert!(ends(lifeline).await);
+        assert!(ends(connection).await);
     }
 }

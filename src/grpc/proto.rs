@@ -1,4 +1,4 @@
-//! What build.rs made of the files in proto/.
+//! The code that build.rs generates from the files in proto/.
 
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 

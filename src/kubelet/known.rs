@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::start_sockets::StartSockets;
+use super::watched::{Directory, Watched};
 use crate::disk::identity::Identity;
 use crate::os::clock::Moment;
-use crate::os::process::{Directory, Process, StartSockets, Watched};
+use crate::os::process::Process;
 use crate::os::task::Task;
 
 /// A kubelet looks at its directory once a second: when it has said nothing for longer, it has

@@ -1,4 +1,4 @@
-//! A descriptor that is waited for.
+//! Waits until a file descriptor is ready.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Waits for what has a descriptor of its own, such as a file.
+/// Registers `owner` with tokio, which then reports when its descriptor is ready.
 #[expect(
     deprecated,
-    reason = "the function that replaces it is unsafe; everything given here keeps its descriptor open"
+    reason = "the function that replaces it is unsafe; every owner passed here keeps its descriptor open"
 )]
 pub(crate) fn async_fd<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, interest)

@@ -1,4 +1,4 @@
-//! How long to wait before the next try: the one place where a delay is decided.
+//! The delay before the next try, which is decided only here.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Backoff {
         Backoff { first, longest }
     }
 
-    /// The delay after `tries` tries that led nowhere.
+    /// The delay after `tries` failed tries.
     pub(crate) fn delay(self, tries: u32) -> Duration {
         self.first
             .saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX))

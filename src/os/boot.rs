@@ -1,19 +1,19 @@
-//! Which boot of this machine it is, and when that was, by the clock and by what the clock cannot move.
+//! The current boot of this machine: its id and its time.
 
 use std::fs;
-use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A time before this is that of a clock that had not been set yet, or of a file system that has none.
+/// The year 2000. An earlier time comes from a clock that was not set yet, or from a file system without
+/// times.
 const CLOCKS_ARE_SET: Duration = Duration::from_secs(946_684_800);
 
-/// Pids, start times and inodes mean nothing after a reboot. None where the boot has no name for us, as
-/// where a container hides that part of /proc: nothing is the same as a boot that is not known.
+/// The boot's id: pids, start times and inodes mean nothing after a reboot. None where a container hides
+/// that part of /proc. A boot without an id is never the same as another.
 pub(crate) fn id() -> Option<&'static str> {
     static ID: LazyLock<Option<String>> = LazyLock::new(|| {
         let read = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        read.inspect_err(|error| tracing::warn!(%error, "the boot id cannot be read"))
+        read.inspect_err(|error| tracing::warn!(%error, "cannot read the boot id"))
             .ok()
             .map(|id| id.trim().to_owned())
             .filter(|id| !id.is_empty())
@@ -21,22 +21,27 @@ pub(crate) fn id() -> Option<&'static str> {
     ID.as_deref()
 }
 
-/// By the clock as it is now. None where /proc does not tell. A clock that is set moves it.
+/// The boot's time by the clock as it is now: setting the clock moves this time. None where /proc does not
+/// show it.
 pub(crate) fn time() -> Option<SystemTime> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
     Some(UNIX_EPOCH + Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
-/// Whatever has an earlier time was made before this boot, also where the clock was set since. None
-/// where that cannot be told.
+/// A file with an earlier time is older than this boot, even if the clock was set since. None where no
+/// file of the boot has a usable time.
 pub(crate) fn began() -> Option<SystemTime> {
-    earliest(time()?, &[made_at_boot(), run_made()])
+    // The kernel makes /dev/null. It has no time where the kernel has no clock at that moment, as on most
+    // arm64 machines, and udev gives it a new time when it is triggered.
+    let null = fs::metadata("/dev/null").and_then(|found| found.modified());
+    // A tmpfs that is made early at each boot. Its files have a birth time from Linux 5.19 on.
+    let run = fs::metadata("/run").and_then(|found| found.created());
+    earliest(time()?, &[null.ok(), run.ok()])
 }
 
-/// A step of the clock moves the time of the boot, and leaves the times of files as they were: one
-/// made at the boot tells what the clock said then. Files of this boot are as new as the earlier of
-/// both, whichever way the clock was set.
+/// Setting the clock moves the boot's time, and does not move the times of files: a file that was made at
+/// the boot has the clock's time of then. The earlier of both is right, whichever way the clock was set.
 fn earliest(by_clock: SystemTime, by_files: &[Option<SystemTime>]) -> Option<SystemTime> {
     let is_set = |time: &SystemTime| {
         let since_1970 = time.duration_since(UNIX_EPOCH);
@@ -44,17 +49,6 @@ fn earliest(by_clock: SystemTime, by_files: &[Option<SystemTime>]) -> Option<Sys
     };
     let witness = by_files.iter().flatten().copied().filter(is_set).min()?;
     Some(witness.min(by_clock))
-}
-
-/// The kernel makes this one. Where there is no clock yet at that moment, as on most of arm64, it has no
-/// time; and udev gives it a new one when it is triggered.
-fn made_at_boot() -> Option<SystemTime> {
-    fs::metadata("/dev/null").ok()?.modified().ok()
-}
-
-/// A file system in memory, made early at each boot; its files have a time of birth from Linux 5.19 on.
-fn run_made() -> Option<SystemTime> {
-    fs::metadata(Path::new("/run")).ok()?.created().ok()
 }
 
 #[cfg(test)]

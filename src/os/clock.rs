@@ -1,7 +1,7 @@
-//! A point in time for the pure parts: milliseconds on a clock that never goes back.
+//! A point in time for code without I/O: milliseconds on a clock that never goes back.
 //!
-//! The state machine is handed the time; it never reads a clock. That keeps it free of I/O and
-//! lets a test, or a search over all interleavings, say what time it is.
+//! The state machine gets the time with each event and never reads a clock. That keeps it free of I/O,
+//! and a test, or a search over all interleavings, can set the time.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
-    /// The last multiple of `span` before this, or this.
+    /// The latest multiple of `span` that is not after this moment.
     pub(crate) fn rounded_down(self, span: Duration) -> Moment {
         Moment(self.0 - self.0 % millis(span).max(1))
     }

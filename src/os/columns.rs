@@ -1,57 +1,37 @@
-//! How much room a text takes on a terminal. A wide character, such as a Chinese one, takes two
-//! columns, and a combining one none.
+//! The columns of a terminal that a text takes: two for a wide character, such as a Chinese one, none
+//! for a combining one, and none for the escape sequences of colours.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use textwrap::core::{Word, display_width};
 
-/// How a terminal breaks a line at its edge.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fold {
-    pub(crate) rows: usize,
-    /// The columns that are taken in the last row.
-    pub(crate) last: usize,
-}
-
-impl Fold {
-    /// Of a line on a terminal with `width` columns. A wide character that does not fit into a row
-    /// goes to the next one as a whole.
-    pub(crate) fn of(line: &str, width: usize) -> Fold {
-        let mut fold = Fold { rows: 1, last: 0 };
-        for taken in line.chars().filter_map(UnicodeWidthChar::width) {
-            if fold.last + taken > width {
-                fold.rows += 1;
-                fold.last = 0;
-            }
-            fold.last += taken;
-        }
-        fold
-    }
-}
-
-/// The columns that `text`, which is without escape sequences, takes.
+/// The columns that `text` takes.
 pub(crate) fn columns(text: &str) -> usize {
-    text.width()
+    display_width(text)
 }
 
-/// `text` with blanks behind it, so that it takes at least `width` columns.
+/// `text` with blanks after it, so that it takes at least `width` columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     format!("{text}{:1$}", "", width.saturating_sub(columns(text)))
 }
 
-/// `text` cut where it would take more than `width` columns, with a sign that it was.
+/// `text`, or as much of its beginning as fits into `width` columns together with `…`.
 pub(crate) fn shortened(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
-    let mut room = width.saturating_sub(1);
-    let fits = |c: &char| {
-        let taken = c.width().unwrap_or(0);
-        let fits = taken <= room;
-        room = room.saturating_sub(taken);
-        fits
-    };
-    let mut short: String = text.chars().take_while(fits).collect();
-    short.push('…');
-    short
+    let text = Word::from(text);
+    let first = text.break_apart(width.saturating_sub(1)).next();
+    // A piece has at least one character, even where there is room for none.
+    let first = first.filter(|piece| piece.width < width);
+    format!("{}…", first.map_or("", |piece| piece.word))
+}
+
+/// How many rows of a terminal with `width` columns a line takes, and how many columns of the last
+/// row. A wide character that does not fit into a row goes to the next row as a whole.
+pub(crate) fn rows(line: &str, width: usize) -> (usize, usize) {
+    let line = Word::from(line);
+    let pieces = line.break_apart(width);
+    let (rows, last) = pieces.fold((0, 0), |(rows, _), piece| (rows + 1, piece.width));
+    (rows.max(1), last)
 }
 
 #[cfg(test)]
@@ -70,15 +50,16 @@ mod tests {
 
     #[test]
     fn a_terminal_breaks_a_line_where_it_is_full_and_no_wide_character_in_two() {
-        for (line, rows, last) in [
+        for (line, count, last) in [
             ("", 1, 0),
             ("abcd", 1, 4),
             ("abcde", 1, 5),
             ("abcdef", 2, 1),
             ("存储节", 2, 2),
             ("abcde\u{301}", 1, 5),
+            ("\u{1b}[31mabcde\u{1b}[0m", 1, 5),
         ] {
-            assert_eq!(Fold::of(line, 5), Fold { rows, last }, "{line}");
+            assert_eq!(rows(line, 5), (count, last), "{line}");
         }
     }
 
@@ -88,5 +69,7 @@ mod tests {
         assert_eq!(shortened("node-10", 6), "node-…");
         assert_eq!(shortened("存储节点", 6), "存储…");
         assert_eq!(shortened("存储节点", 5), "存储…");
+        assert_eq!(shortened("存储节点", 2), "…");
+        assert_eq!(shortened("node-10", 1), "…");
     }
 }

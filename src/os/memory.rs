@@ -1,14 +1,14 @@
 //! The memory of this process.
 
-/// Gives the kernel back what is free. By itself the C library gives back only the end of the heap:
-/// one small thing that lives on there holds megabytes, after a hundred connections at once.
+/// Returns free memory to the kernel. By itself the C library returns only the end of the heap: after a
+/// hundred connections at once, a single small allocation there retains megabytes.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     #[expect(
         unsafe_code,
         reason = "the C library's own functions are unsafe to call"
     )]
-    // SAFETY: it takes no pointer and may be called at any time.
+    // SAFETY: malloc_trim takes no pointer and may be called at any time.
     unsafe {
         libc::malloc_trim(0);
     }

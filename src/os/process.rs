@@ -1,63 +1,52 @@
-//! The kubelet as a process: which one spoke to us, whether it still runs, whether one is there.
+//! A process: its pid and start time, and whether it still runs.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 
-use crate::disk::socket::{self, ListenerProbe, Peer};
 use crate::os::async_fd::async_fd;
 
-/// How often /proc is looked at where the kernel has no pidfd (before 5.3).
+/// How often /proc is read if the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Re-created by every kubelet that starts, whatever its root directory: what device plugins go by.
-const DEVICE_PLUGINS: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
-
-/// A process, told apart from any later one that gets its pid.
+/// A process, told apart from every later process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Process {
-    /// As seen from our own pid namespace.
+    /// In our own pid namespace.
     pub pid: u32,
     /// Clock ticks since boot, from /proc/PID/stat.
     pub started: u64,
 }
 
 impl Process {
-    /// The process that has this pid now; none when it has ended or /proc does not show it.
+    /// The process with this pid now; none if it has ended or /proc does not show it.
     pub(crate) fn of(pid: u32) -> Option<Process> {
         Process::read(pid, read_stat(pid)).ok().flatten()
     }
 
-    /// The process that has said something. One that has ended since is none that runs, and still
-    /// somebody; none is one that /proc does not show.
+    /// The process that has called us. A process that has ended gets a value that never counts as
+    /// running; none if /proc does not show the process.
     pub(crate) fn behind(pid: u32) -> Option<Process> {
         let ended = Process {
             pid,
             started: u64::MAX,
         };
-        Process::of(pid).or_else(|| ended.is_gone().then_some(ended))
-    }
-
-    /// No process has this pid.
-    fn is_gone(self) -> bool {
-        self.open().is_err_and(|error| is_no_process(&error))
+        let is_gone = || ended.open().is_err_and(|error| is_no_process(&error));
+        Process::of(pid).or_else(|| is_gone().then_some(ended))
     }
 
     pub(crate) fn is_running(self) -> bool {
         self.is_said_to_run(read_stat(self.pid))
     }
 
-    /// What cannot be looked at, such as for want of a file descriptor, has not ended for that.
+    /// A process that we cannot check, for example without a free file descriptor, counts as running.
     fn is_said_to_run(self, stat: io::Result<String>) -> bool {
         Process::read(self.pid, stat).map_or(true, |now| now == Some(self))
     }
@@ -74,25 +63,20 @@ impl Process {
 
     /// Resolves when the process has ended.
     pub(crate) async fn ended(self) {
-        match self.pidfd() {
-            // The pid may have passed to another process before the pidfd was opened.
-            Ok(fd) if self.is_running() => {
-                if let Err(error) = fd.ready(Interest::READABLE).await {
-                    tracing::warn!(%error, pid = self.pid, "cannot wait for the kubelet's end");
-                    self.gone_from_proc().await;
-                }
-            }
-            Ok(_) => {}
-            Err(error) if is_no_process(&error) => {}
-            Err(error) => {
-                tracing::debug!(%error, pid = self.pid, "no pidfd, so /proc is looked at");
-                self.gone_from_proc().await;
+        let waited = match self.open() {
+            // Another process may have got the pid before we opened the pidfd.
+            Ok(_) if !self.is_running() => return,
+            Ok(fd) => end_of(fd).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = waited
+            && !is_no_process(&error)
+        {
+            tracing::debug!(%error, pid = self.pid, "cannot wait on a pidfd; reading /proc instead");
+            while self.is_running() {
+                sleep(LOOK_AGAIN).await;
             }
         }
-    }
-
-    fn pidfd(self) -> io::Result<AsyncFd<OwnedFd>> {
-        async_fd(self.open()?, Interest::READABLE)
     }
 
     fn open(self) -> io::Result<OwnedFd> {
@@ -102,12 +86,11 @@ impl Process {
             .ok_or(io::ErrorKind::InvalidInput)?;
         Ok(pidfd_open(pid, PidfdFlags::empty())?)
     }
+}
 
-    async fn gone_from_proc(self) {
-        while self.is_running() {
-            sleep(LOOK_AGAIN).await;
-        }
-    }
+async fn end_of(process: OwnedFd) -> io::Result<()> {
+    let process = async_fd(process, Interest::READABLE)?;
+    process.ready(Interest::READABLE).await.map(drop)
 }
 
 fn is_no_process(error: &io::Error) -> bool {
@@ -118,70 +101,11 @@ fn read_stat(pid: u32) -> io::Result<String> {
     fs::read_to_string(format!("/proc/{pid}/stat"))
 }
 
-/// The start time is the 22nd field; the second, the command's name in brackets, may hold anything.
+/// The start time is the 22nd field. The second field, the command's name in brackets, may contain
+/// anything.
 fn started(stat: &str) -> Option<u64> {
     let after_name = &stat[stat.rfind(')')? + 1..];
     after_name.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// A directory, told apart from one made anew under its name. Its change time moves with each
-/// entry, so its birth stands in for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Directory {
-    device: u64,
-    inode: u64,
-    born: Option<SystemTime>,
-}
-
-impl Directory {
-    pub(crate) fn of(path: &Path) -> Option<Directory> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(Directory {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            born: metadata.created().ok(),
-        })
-    }
-}
-
-/// The directory that a kubelet watches for plugins, as it is written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Watched {
-    pub(crate) directory: Directory,
-    /// The kubelet; none when none has spoken to us, or its pid cannot be seen.
-    pub(crate) by: Option<Process>,
-}
-
-/// Where a kubelet with this root shows that it has started.
-#[derive(Clone, Debug)]
-pub(crate) struct StartSockets {
-    pod_resources: PathBuf,
-}
-
-impl StartSockets {
-    pub(crate) fn of(root: &Path) -> StartSockets {
-        StartSockets {
-            pod_resources: root.join("pod-resources/kubelet.sock"),
-        }
-    }
-
-    /// A kubelet listens on its pod-resources socket.
-    pub(crate) fn show_a_kubelet(&self) -> bool {
-        socket::is_alive(&self.pod_resources)
-    }
-
-    /// The process that listens there, whatever it is called.
-    pub(crate) fn listener(&self) -> Option<Peer> {
-        match socket::knock(&self.pod_resources) {
-            ListenerProbe::Alive(stream) => Peer::of(&stream?),
-            ListenerProbe::Dead | ListenerProbe::Unknown(_) => None,
-        }
-    }
-
-    /// Sockets that are made anew when a kubelet starts.
-    pub(crate) fn sockets(&self) -> [PathBuf; 2] {
-        [self.pod_resources.clone(), PathBuf::from(DEVICE_PLUGINS)]
-    }
 }
 
 #[cfg(test)]
@@ -243,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn somebody_who_has_spoken_and_ended_is_somebody_who_has_ended() {
+    async fn a_caller_that_has_ended_since_does_not_run() {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();

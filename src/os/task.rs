@@ -11,9 +11,7 @@ impl Task {
     pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
         Task(tokio::spawn(work))
     }
-}
 
-impl Task {
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }

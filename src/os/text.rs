@@ -1,50 +1,45 @@
-//! Text from strangers, made fit for a log line, a status reason or a terminal.
+//! Text from other programs, made fit for a log line, a status reason or a terminal.
 //!
-//! A driver's answer and a kubelet's error are somebody else's words: they may hold control
-//! characters, escape sequences or megabytes.
+//! A driver's answer and a kubelet's error may contain control characters, escape sequences or
+//! megabytes.
 
+/// The most characters of such a text.
 const MOST: usize = 512;
 
 /// `text` on one line, with control characters escaped, cut after 512 characters.
 pub(crate) fn printable(text: &str) -> String {
+    let text = text.trim();
     let mut out = String::with_capacity(text.len().min(MOST));
-    for (count, c) in text.trim().chars().enumerate() {
-        if count == MOST {
-            out.push('…');
-            break;
-        }
+    for c in text.chars().take(MOST) {
         if garbles(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
+    out.extend(text.chars().nth(MOST).map(|_| '…'));
     out
 }
 
-/// JSON that says the same, with what would turn or hide text on a terminal escaped. Such
-/// characters stand in strings only.
+/// Equivalent JSON, with the characters escaped that would reorder or hide text on a terminal. JSON has
+/// such characters in strings only.
 pub(crate) fn printable_json(json: String) -> String {
-    let is_plain = |c: char| c == '\n' || !garbles(c);
-    if json.chars().all(is_plain) {
-        return json;
-    }
-    let mut out = String::with_capacity(json.len() + 16);
+    let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_plain(c) {
+        if c == '\n' || !garbles(c) {
             out.push(c);
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            out.push_str(&format!("\\u{unit:04x}"));
+            out += &format!("\\u{unit:04x}");
         }
     }
     out
 }
 
-/// Whether a character breaks, reorders or hides what is around it on a line: the controls, and
-/// what is none to `char::is_control`, such as U+2028, the bidirectional marks and those without
-/// any width.
+/// Whether a character breaks, reorders or hides the text around it: the control characters, and
+/// others that `char::is_control` does not know, such as U+2028, the bidirectional marks and the
+/// characters without any width.
 pub(crate) fn garbles(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -1,102 +1,34 @@
-//! What clients of the control socket ask of the supervisor.
-
-use tokio::sync::oneshot;
+//! The commands of clients, carried out.
 
 use super::{DriverId, Supervisor};
+use crate::api::command::{Command, ManualAction, Outcome};
 use crate::config::Settings;
-use crate::disk::layout::Layout;
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
-use crate::grpc::proto::control::{Kubelet, Status};
 use crate::systemd::journal::message_id;
 
-/// A question or an order, with the place for its answer.
-pub(crate) enum Request {
-    Status(oneshot::Sender<Status>),
-    ManualAction {
-        hand: ManualAction,
-        driver: String,
-        done: oneshot::Sender<Result<(), String>>,
-    },
-    /// Another instance leaves a driver to us.
-    TakeUp {
-        driver: String,
-        record: Box<Record>,
-        done: oneshot::Sender<Result<(), String>>,
-    },
-    Reload(oneshot::Sender<Result<(), String>>),
-}
-
-/// What is done to a driver by hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ManualAction {
-    Reannounce,
-    Withdraw,
-    Publish,
-}
-
-impl ManualAction {
-    fn word(self) -> &'static str {
-        match self {
-            ManualAction::Reannounce => "announced again",
-            ManualAction::Withdraw => "withdrawn",
-            ManualAction::Publish => "published",
-        }
-    }
-}
-
 impl Supervisor {
-    pub(super) fn answer(&mut self, request: Request) {
-        let gone = match request {
-            // A status is of use to that client only; an order is carried out all the same.
-            Request::Status(answer) if answer.is_closed() => true,
-            Request::Status(answer) => answer.send(self.status()).is_err(),
-            Request::ManualAction { hand, driver, done } => {
-                done.send(self.by_hand(hand, &driver)).is_err()
-            }
-            Request::TakeUp {
-                driver,
-                record,
-                done,
-            } => done.send(self.take_up(&driver, &record)).is_err(),
-            Request::Reload(done) => done.send(self.reload()).is_err(),
-        };
-        if gone {
-            tracing::debug!("a client left before it had its answer");
+    pub(super) fn carry_out(&mut self, command: Command) -> Outcome {
+        match command {
+            Command::Manual { action, driver } => self.by_hand(action, &driver),
+            Command::TakeUp { driver, record } => self.take_up(&driver, &record),
+            Command::Reload => self.reload(),
         }
     }
 
-    pub(crate) fn status(&self) -> Status {
-        tracing::trace!("putting the status together");
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ready: self.ready,
-            kubelet: Some(Kubelet {
-                registry_dir: self.layout.kubelet_dir().to_string_lossy().into_owned(),
-                pid: self.kubelets.pid(),
-            }),
-            drivers: self
-                .entries
-                .iter()
-                .map(|(id, entry)| entry.status(id, &self.layout))
-                .collect(),
-            notes: self.notes(),
-        }
-    }
-
-    fn by_hand(&mut self, hand: ManualAction, driver: &str) -> Result<(), String> {
+    fn by_hand(&mut self, action: ManualAction, driver: &str) -> Result<(), String> {
         let id = self
             .find(driver)
             .ok_or_else(|| format!("there is no driver \"{driver}\""))?;
-        let event = match hand {
+        let (event, word) = match action {
             ManualAction::Reannounce => {
                 self.may_announce(&id)?;
-                Event::Reannounce("by hand")
+                (Event::Reannounce("by hand"), "announced again")
             }
-            ManualAction::Withdraw => Event::Withdraw,
-            ManualAction::Publish => Event::Publish,
+            ManualAction::Withdraw => (Event::Withdraw, "withdrawn"),
+            ManualAction::Publish => (Event::Publish, "published"),
         };
-        tracing::info!(driver = %id, "{id}: {} by hand", hand.word());
+        tracing::info!(driver = %id, "{id}: {word} by hand");
         self.apply(&id, event);
         self.tick(&id);
         Ok(())
@@ -167,7 +99,7 @@ impl Supervisor {
 
     fn reconfigure(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, settings);
-        let moved = Layout::of(&self.settings) != self.layout;
+        let moved = self.settings.layout() != self.layout;
         let mut withdrawn = Vec::new();
         self.watch_plugins();
         // One that was found stays by the rules of discovery. One that has lost its table is found

@@ -16,9 +16,9 @@ use crate::disk::layout::LinkAlias;
 use crate::disk::link::Published;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
-use crate::disk::socket::{ListenerProbe, knock};
+use crate::disk::socket::{ListenerProbe, probe};
 use crate::disk::sweep::dead_socket;
-use crate::driver::{Effect, Event, Seen};
+use crate::driver::{Actions, Event, Put, Removal, Seen};
 use crate::kubelet::endpoint::Service;
 use crate::os::backoff::Backoff;
 use crate::os::task::Task;
@@ -35,34 +35,30 @@ impl Supervisor {
         let Some(entry) = self.entries.get_mut(id) else {
             return;
         };
-        for effect in entry.driver.apply(event, now) {
-            if let Some(outcome) = self.perform(id, effect) {
-                self.perform_all(id, outcome);
+        let Actions { remove, put, save } = entry.driver.apply(event, now);
+        for removal in remove {
+            match removal {
+                Removal::Link(name, slot, identity) => {
+                    let path = self.layout.link(&name, slot);
+                    self.remove(path, &identity);
+                }
+                Removal::Socket(name, identity) => self.unserve(id, &name, identity),
             }
+        }
+        self.unsaved |= save;
+        if let Some(outcome) = put.and_then(|put| self.put(id, put)) {
+            self.perform_all(id, outcome);
         }
     }
 
-    fn perform(&mut self, id: &DriverId, effect: Effect) -> Option<Event> {
-        match effect {
-            Effect::Serve(name) => Some(
+    fn put(&mut self, id: &DriverId, put: Put) -> Option<Event> {
+        match put {
+            Put::Serve(name) => Some(
                 self.serve(id, &name)?
                     .map_or_else(Event::SocketBlocked, Event::SocketServed),
             ),
-            Effect::Publish(name, slot) => self.publish(id, &name, slot),
-            Effect::Announce(name, slot) => self.announce(id, &name, slot),
-            Effect::Unlink(name, slot, identity) => {
-                let path = self.layout.link(&name, slot);
-                self.remove(path, &identity);
-                None
-            }
-            Effect::Unserve(name, identity) => {
-                self.unserve(id, &name, identity);
-                None
-            }
-            Effect::Save => {
-                self.unsaved = true;
-                None
-            }
+            Put::Publish(name, slot) => self.publish(id, &name, slot),
+            Put::Announce(name, slot) => self.announce(id, &name, slot),
         }
     }
 
@@ -80,7 +76,8 @@ impl Supervisor {
         let place = socket_place(&self.layout, name);
         let entry = self.entries.get_mut(id)?;
         let ours = entry.service.as_ref().map(Service::socket);
-        Some(match place.listen(ours, entry.settings.on_live_owner) {
+        let take_over = entry.settings.on_live_owner.takes_over();
+        Some(match place.listen(ours, take_over) {
             Ok((listener, identity)) => {
                 let new = Service::start(listener, identity.clone(), Arc::clone(&entry.endpoint));
                 let old = entry.service.replace(new);
@@ -125,7 +122,8 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.publish(entry.settings.on_live_owner) {
+        let take_over = entry.settings.on_live_owner.takes_over();
+        Some(match place.publish(take_over) {
             Ok(published) => {
                 if place.hard && published.made && published.is_symbolic() {
                     self.kubelets.cannot_have_sockets();
@@ -162,7 +160,8 @@ impl Supervisor {
         let hard = self.links_are_sockets();
         let entry = self.entries.get_mut(id)?;
         let place = link_place(&self.layout, name, slot, hard);
-        Some(match place.announce(entry.settings.on_live_owner) {
+        let take_over = entry.settings.on_live_owner.takes_over();
+        Some(match place.announce(take_over) {
             Ok(published) => {
                 if place.hard && published.is_symbolic() {
                     self.kubelets.cannot_have_sockets();
@@ -270,7 +269,7 @@ impl Supervisor {
 /// Resolves when nobody listens at `path` any more.
 async fn owner_ended(path: &Path) {
     let mut calls = 0;
-    while let ListenerProbe::Alive(stream) = knock(path) {
+    while let ListenerProbe::Alive(stream) = probe(path) {
         if let Some(Ok(mut stream)) = stream.map(UnixStream::from_std) {
             let mut greeting = [0; 256];
             // A server may greet us first; only the end of the stream means anything.

@@ -19,6 +19,7 @@ mod runtime;
 mod shutdown;
 mod startup;
 pub(crate) mod state_file;
+mod status;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -31,17 +32,18 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::commands::{ManualAction, Request};
 use self::discovery::Discovery;
 pub(crate) use self::discovery::found_now;
 use self::lease::Leased;
 use self::removals::Removals;
-pub(crate) use self::reports::Report;
-use self::reports::tell;
+use self::reports::{Report, tell};
 use self::runner::{Followed, Runner};
 pub(crate) use self::startup::names_of;
+use self::status::StatusBoard;
 use self::timers::Schedule;
+use crate::api::command::{Commands, Outcome};
 use crate::api::metrics::Metrics;
+use crate::api::snapshot::Snapshots;
 use crate::config::{Listen, Settings};
 use crate::csi::limiter::ConcurrencyLimiter;
 use crate::csi::monitor::Monitor;
@@ -56,7 +58,6 @@ use crate::driver::{Calling, Event};
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
-use crate::os::rlimit::Descriptors;
 use crate::systemd::notify::Notifier;
 
 /// How soon systemd is told again what it had no room for: many units start with us at a boot.
@@ -114,7 +115,6 @@ pub(crate) struct Supervisor {
     names: HashMap<DriverName, DriverId>,
     schedule: Schedule,
     discovery: Discovery,
-    descriptors: Descriptors,
     watcher: Watcher<Subject>,
     reach: Reach,
     turns: ConcurrencyLimiter,
@@ -154,8 +154,10 @@ pub(crate) struct Supervisor {
     layout_pace: Pace,
     /// When that is followed, if it is not at once.
     next_layout: Option<Moment>,
-    changes: watch::Sender<u64>,
+    board: StatusBoard,
     changed: bool,
+    /// Outcomes of commands, for the clients that wait for them.
+    outcomes: Vec<(oneshot::Sender<Outcome>, Outcome)>,
     next_resync: Moment,
     next_check: Moment,
     /// When it is quiet, if it is not.
@@ -164,8 +166,14 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Sends requests to the supervisor.
-    pub(crate) fn reporter(&self) -> mpsc::UnboundedSender<Report> {
-        self.reporter.clone()
+    pub(crate) fn commands(&self) -> Commands {
+        let reporter = self.reporter.clone();
+        Commands::new(move |request| tell(&reporter, Report::Request(request)))
+    }
+
+    /// The state after each turn.
+    pub(crate) fn snapshots(&self) -> Snapshots {
+        self.board.readers()
     }
 
     /// Changes with each slow look at everything, for those who have something to look at too.
@@ -183,11 +191,6 @@ impl Supervisor {
         self.metrics.clone()
     }
 
-    /// Counts up whenever the status changes.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
     /// Runs until it is told to stop.
     ///
     /// # Errors
@@ -200,11 +203,10 @@ impl Supervisor {
             self.ask_for_time();
         }
         loop {
-            self.finish_turn();
+            let wake = self.finish_turn();
             if let Some(taken) = self.evicted.take() {
                 return Err(self.make_way(taken).await);
             }
-            let wake = self.started + (self.next_wake() - Moment::default());
             tokio::select! {
                 biased;
                 order = orders.recv() => match order {

@@ -6,8 +6,7 @@ use super::reports::UNSEEN;
 use super::runner::{link_place, socket_place};
 use super::{DriverId, Subject, Supervisor};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, LinkAlias};
-use crate::disk::link::Occupant;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Record, Seen};
@@ -90,7 +89,7 @@ impl Supervisor {
             return;
         }
         self.next_layout = None;
-        let layout = Layout::of(&self.settings);
+        let layout = self.settings.layout();
         let number = if layout.one_directory() { "one" } else { "two" };
         tracing::warn!(
             registry_dir = %layout.registry_dir().display(),
@@ -158,9 +157,9 @@ impl Supervisor {
             return;
         };
         let ours = entry.driver.serves().map(|(_, identity)| identity);
-        let seen = match socket_place(&self.layout, name).look(ours) {
-            Occupant::Ours(identity) => Seen::Ours(identity),
-            _ => Seen::NotOurs,
+        let seen = match socket_place(&self.layout, name).intact(ours) {
+            Some(identity) => Seen::Ours(identity),
+            None => Seen::NotOurs,
         };
         self.apply(id, Event::SocketSeen(seen));
         // The link is another name of the socket that was there before.

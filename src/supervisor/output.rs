@@ -1,16 +1,20 @@
 //! After each turn: what happened is written down, and whoever wants to know is told.
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::reports::UNSEEN_KUBELET;
 use super::{DriverId, RESYNC, Supervisor};
+use crate::api::snapshot::Daemon;
 use crate::config::ReadyWhen;
 use crate::driver::phase::Phase;
+use crate::grpc::proto::control::Kubelet;
+use crate::os::clock::Moment;
 use crate::supervisor::state_file::SavedState;
 
 impl Supervisor {
     /// After everything that came in at once: write, answer, tell.
-    pub(super) fn finish_turn(&mut self) {
+    pub(super) fn finish_turn(&mut self) -> Instant {
         self.let_go_of_the_departed();
         self.write_down();
         if !self.ready
@@ -23,7 +27,28 @@ impl Supervisor {
         self.notifier.retry();
         if std::mem::take(&mut self.changed) {
             self.notifier.status(&self.status_line());
-            self.changes.send_modify(|count| *count += 1);
+        }
+        let wake = self.started + (self.next_wake() - Moment::default());
+        let daemon = Daemon {
+            ready: self.ready,
+            kubelet: Kubelet {
+                registry_dir: self.layout.kubelet_dir().to_string_lossy().into_owned(),
+                pid: self.kubelets.pid(),
+            },
+            notes: self.notes(),
+        };
+        let driver = |id: &DriverId| Some(self.entries.get(id)?.status(id, &self.layout));
+        self.board.publish(daemon, driver, wake);
+        self.answer_clients();
+        wake
+    }
+
+    /// After the snapshot, so that a client finds the effect of its command there.
+    pub(super) fn answer_clients(&mut self) {
+        for (reply, outcome) in self.outcomes.drain(..) {
+            if reply.send(outcome).is_err() {
+                tracing::debug!("a client left before it had its answer");
+            }
         }
     }
 
@@ -195,6 +220,7 @@ impl Supervisor {
             self.changed = true;
             entry.log(id, &self.layout, moved, registered);
         }
+        self.board.touch(id);
         self.follow_places(id);
         if moved {
             self.offer_the_name(id);

@@ -98,6 +98,7 @@ impl Supervisor {
     /// Takes a driver out, with all that is watched for it under its id.
     pub(super) fn unfollow(&mut self, id: &DriverId) -> Option<super::Runner> {
         let entry = self.entries.remove(id)?;
+        self.board.touch(id);
         self.schedule.set(id, None);
         self.discovery.stays(id);
         self.watcher

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::cause::of_trouble;
 use super::lease::Lease;
-use super::{DriverId, QUIET, Request, Runner, Supervisor};
+use super::{DriverId, QUIET, Runner, Supervisor};
+use crate::api::command::Request;
 use crate::csi::error::DriverError;
 use crate::csi::monitor::MonitorReport;
 use crate::driver::answer::Answer;
@@ -30,7 +31,7 @@ pub(super) const UNSEEN: &str =
 pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its start can be seen from here: a kubelet before 1.25 that restarts loses the drivers until they are announced again; run the registrar with hostPID, or mount the kubelet's root directory";
 
 /// What the tasks beside the supervisor tell it.
-pub(crate) enum Report {
+pub(super) enum Report {
     Monitor(Lease, MonitorReport),
     Called(Lease, KubeletCall),
     /// Whoever was at our place has gone.
@@ -41,8 +42,6 @@ pub(crate) enum Report {
     /// A csi.sock that is there, in a directory that had none.
     Candidate(DriverId, PathBuf),
     Request(Request),
-    /// Why HTTP is not served where it should be; none when it is.
-    Http(Option<String>),
 }
 
 impl Supervisor {
@@ -87,8 +86,11 @@ impl Supervisor {
             }
             Report::Plugins(directory, seen) => self.plugins_seen(&directory, seen),
             Report::Candidate(id, socket) => self.candidate_seen(&id, &socket),
-            Report::Request(request) => self.answer(request),
-            Report::Http(trouble) => {
+            Report::Request(Request::Command(command, reply)) => {
+                let outcome = self.carry_out(command);
+                self.outcomes.push((reply, outcome));
+            }
+            Report::Request(Request::HttpTrouble(trouble)) => {
                 self.http_trouble = trouble;
                 self.changed = true;
             }

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::{DriverId, Supervisor};
 use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{self, RuntimeError};
-use crate::disk::socket::{ListenerProbe, knock, listener};
+use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::driver::Record;
 
 /// How long another instance, which has just taken the lock, may take to listen.
@@ -126,7 +126,7 @@ async fn successor(runtime: &Path) -> Option<Client> {
 
 fn is_served_by_the_holder(runtime: &Path, socket: &Path) -> bool {
     let holder = runtime_dir::last_holder(runtime).filter(|pid| *pid != std::process::id());
-    match knock(socket) {
+    match probe(socket) {
         ListenerProbe::Alive(Some(stream)) => holder.is_some() && listener(&stream) == holder,
         _ => false,
     }

@@ -7,7 +7,6 @@ use tokio::time::sleep;
 
 use super::{DriverId, Subject, Supervisor};
 use crate::config::OnStop;
-use crate::disk::layout::Layout;
 use crate::systemd;
 use crate::systemd::job::{self, Job};
 
@@ -84,6 +83,7 @@ impl Supervisor {
                 Some(report) = self.reports.recv() => {
                     self.take_batch(report);
                     self.write_down();
+                    self.answer_clients();
                 }
                 done = &mut work => return done,
             }
@@ -125,7 +125,7 @@ impl Supervisor {
 
     pub(super) fn move_to_new_directories(&mut self) {
         self.unwatch_signs();
-        self.layout = Layout::of(&self.settings);
+        self.layout = self.settings.layout();
         self.kubelets = KnownKubelets::new(self.settings.kubelet_root(), self.layout.kubelet_dir());
         self.watch_signs();
     }

@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use super::discovery::{Discovery, found_now};
 use super::removals::Removals;
 use super::runner::Runner;
+use super::status::StatusBoard;
 use super::timers::Schedule;
 use super::{CHECK, DriverId, Leased, Report, Reread, Subject, Supervisor, tell};
-use crate::api::metrics::Metrics;
+use crate::api::metrics::{Account, Metrics};
 use crate::config::Settings;
 use crate::csi::limiter::ConcurrencyLimiter;
 use crate::csi::monitor::Monitor;
@@ -29,9 +30,10 @@ use crate::driver::file_state::Pace;
 use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
 use crate::kubelet::known::KnownKubelets;
+use crate::kubelet::watched::Watched;
 use crate::os::clock::Moment;
-use crate::os::process::{Process, Watched};
-use crate::os::rlimit::Descriptors;
+use crate::os::process::Process;
+use crate::os::rlimit::raise_open_files;
 use crate::os::task::Task;
 use crate::supervisor::state_file::{SavedState, Written};
 use crate::systemd::notify::Notifier;
@@ -73,7 +75,7 @@ impl Supervisor {
         reread: Reread,
         runtime: Option<RuntimeDir>,
     ) -> Supervisor {
-        let layout = Layout::of(&settings);
+        let layout = settings.layout();
         let reach = Reach::now();
         let (reporter, reports) = mpsc::unbounded_channel();
         let mut supervisor = Supervisor {
@@ -85,7 +87,6 @@ impl Supervisor {
             names: HashMap::new(),
             schedule: Schedule::default(),
             discovery: Discovery::default(),
-            descriptors: Descriptors::default(),
             watcher: Watcher::new(reach.clone()),
             reach,
             reporter,
@@ -110,7 +111,8 @@ impl Supervisor {
             http_trouble: None,
             layout_pace: Pace::default(),
             next_layout: None,
-            changes: watch::channel(0).0,
+            board: StatusBoard::default(),
+            outcomes: Vec::new(),
             changed: true,
             next_resync: Moment::default(),
             next_check: Moment::default() + CHECK,
@@ -122,6 +124,7 @@ impl Supervisor {
         // What keeps plugins_dir from being read is told when it is looked at for drivers.
         let found = found_now(&supervisor.settings, &supervisor.reach).unwrap_or_default();
         let known: BTreeSet<String> = supervisor.settings.drivers.keys().cloned().collect();
+        raise_open_files(known.len() + found.len());
         for id in known.iter().chain(&found).map(|id| DriverId::from(&**id)) {
             let contact = supervisor.meet(&id);
             supervisor.early_monitors.insert(id, contact);
@@ -160,20 +163,16 @@ impl Supervisor {
     /// Begins to wait for a driver and to ask it. The watch comes first: nothing goes unseen
     /// between the two.
     fn meet(&mut self, id: &DriverId) -> Leased<Monitor> {
-        self.descriptors
-            .make_room(self.entries.len() + self.early_monitors.len() + 1);
         let settings = self.settings.driver(id);
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(id.clone()));
-        let operations = self.metrics.operations.clone();
-        let inquiry = if self.settings.drivers.contains_key(&**id) {
-            DriverQuery::new(&settings, operations, &self.reach)
-        } else {
-            DriverQuery::found(&settings, operations, &self.reach)
-        };
+        let account = Account::new(self.metrics.operations.clone());
+        let discovered = !self.settings.drivers.contains_key(&**id);
+        let mut query = DriverQuery::new(&settings, discovered, &self.reach);
+        query.observer = Box::new(move |name, call| account.count(name, call));
         let (heard, turns) = (self.reporter.clone(), self.turns.clone());
         Leased::start(id, |lease| {
-            Monitor::start(inquiry, turns, settings.retry_max, move |news| {
+            Monitor::start(query, turns, settings.retry_max, move |news| {
                 tell(&heard, Report::Monitor(lease.clone(), news));
             })
         })

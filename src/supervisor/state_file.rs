@@ -18,8 +18,9 @@ use thiserror::Error;
 use crate::disk::identity::Identity;
 use crate::disk::layout::Layout;
 use crate::driver::Record;
+use crate::kubelet::watched::Watched;
 use crate::os::boot;
-use crate::os::process::{Process, Watched};
+use crate::os::process::Process;
 
 /// Raised when an older program could no longer read the file.
 const FORMAT: u32 = 1;

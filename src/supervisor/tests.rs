@@ -14,11 +14,11 @@ use tokio::time::{advance, sleep, timeout};
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
-use crate::driver::{AdvertisedInfo, Event, Record, Registered};
+use crate::driver::{AdvertisedInfo, Event, Record, Registration};
 use crate::os::process::Process;
 use crate::supervisor::state_file::{Origin, SavedState, Written};
 
@@ -55,7 +55,7 @@ fn settings_with(root: &Path, more: &str) -> Settings {
 fn held(name: &DriverName, link: &Path) -> Record {
     Record {
         name: Some(name.clone()),
-        registration: Some(Registered {
+        registration: Some(Registration {
             answer: Answer {
                 name: name.clone(),
                 vendor_version: String::new(),
@@ -89,7 +89,7 @@ impl Departed {
         let config = &root.join("reread.toml");
         fs::write(config, DISCOVERY).unwrap();
         let settings = settings(root);
-        let layout = Layout::of(&settings);
+        let layout = settings.layout();
         let name = DriverName::parse(ID).unwrap();
         fs::create_dir_all(root.join("plugins")).unwrap();
         fs::create_dir_all(layout.kubelet_dir()).unwrap();
@@ -215,7 +215,7 @@ async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_on
     };
     let before = settings_with(root, &table("old.sock", "old.test"));
     let after = settings_with(root, &table("new.sock", "new.test"));
-    let layout = Layout::of(&before);
+    let layout = before.layout();
     fs::create_dir_all(layout.kubelet_dir()).unwrap();
     let _old = FakeDriver::start(root.join("old.sock"), Behaviour::named("old.test"));
     let reread = Box::new(move || Ok(after.clone()));

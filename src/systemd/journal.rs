@@ -1,19 +1,19 @@
-//! The MESSAGE_IDs of the journal, which the message catalog explains.
+//! The MESSAGE_IDs of our lines in the journal, which the message catalog explains.
 
-/// One for each event that an operator may want to look up or to wait for; `journalctl -x` shows
-/// the catalog's text. An id, once released, keeps its meaning.
+/// Each event that an operator may look up or wait for has an id; `journalctl -x` shows the catalog's
+/// text. A released id keeps its meaning.
 pub(crate) mod message_id {
     /// The kubelet has registered a driver.
     pub(crate) const REGISTERED: &str = "2441604389cd4b188fd4a73895ffda0a";
     /// The kubelet has refused a driver.
     pub(crate) const REJECTED: &str = "bc7c343eb46e4af6abe40d921f43e0f4";
-    /// A driver has gone; its registration stays.
+    /// A driver no longer answers; its registration stays.
     pub(crate) const DRIVER_LOST: &str = "b8ee6fbd6bc34f3d90afb52c94b90da7";
-    /// The link or the socket was removed or changed by somebody, and is back.
+    /// Another process removed or changed the link or the socket, and the registrar restored it.
     pub(crate) const LINK_REPAIRED: &str = "20eb13f4937641f981a31c69d5cd2801";
-    /// Somebody else has the place of our link or socket.
+    /// Another process, or a foreign file, occupies the path of our link or socket.
     pub(crate) const CONFLICT: &str = "9a83c93d2e954a23b04e904e24d4c9a1";
-    /// A changed configuration was refused; the old one stays.
+    /// The daemon refused a changed configuration and keeps the old configuration.
     pub(crate) const CONFIG_REFUSED: &str = "6bb07a7fdc974c20a1e1e44f2639854d";
 }
 

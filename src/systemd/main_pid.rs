@@ -1,17 +1,10 @@
-//! Which processes systemd runs as kubelets.
-
-use std::path::Path;
-use std::time::Duration;
+//! The main processes of the units that have a kubelet.
 
 use tokio::runtime::Builder;
-use tokio::time::timeout;
 
-use super::bus::{Bus, BusError, PRIVATE_SOCKET};
+use super::systemctl::{Systemctl, SystemctlError, in_time};
 
-/// A query takes 10 to 30 ms; a systemd that does not answer may not hold up a start or a reload.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The units that have a kubelet, as distributions name them: those that ours is ordered before.
+/// The units that have a kubelet, as distributions name them. Our unit is ordered before them.
 const UNITS: [&str; 8] = [
     "kubelet.service",
     "k3s.service",
@@ -23,57 +16,41 @@ const UNITS: [&str; 8] = [
     "snap.microk8s.daemon-kubelite.service",
 ];
 
-/// The main processes of all kubelets' units that run; none where systemd cannot be asked.
+/// The main processes of the kubelets' units that run; none when systemd does not answer.
 pub(crate) fn main_pids_of_kubelets() -> Vec<u32> {
-    ask_aside(Path::new(PRIVATE_SOCKET))
+    ask_in_thread(Systemctl::of_the_host()).unwrap_or_else(|error| {
+        tracing::debug!(%error, "cannot ask systemd for the kubelet's process");
+        Vec::new()
+    })
 }
 
-/// In a thread of its own: the caller may be within a runtime, where nothing may block on another.
-fn ask_aside(systemd: &Path) -> Vec<u32> {
-    let asked = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
+/// The caller may be inside a runtime, where no code may block on a second runtime.
+fn ask_in_thread(systemctl: Systemctl<'_>) -> Result<Vec<u32>, SystemctlError> {
+    std::thread::scope(|scope| {
+        let answer = scope.spawn(|| {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                timeout(PATIENCE, ask(systemd))
-                    .await
-                    .unwrap_or_else(|late| Err(BusError::Io(late.into())))
-            })
+            runtime.block_on(in_time(ask(systemctl)))
         });
-        asking.join()
-    });
-    match asked {
-        Ok(Ok(pids)) => pids,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "systemd cannot be asked for the kubelet's process");
-            Vec::new()
-        }
-        Err(_) => {
-            tracing::warn!("asking systemd for the kubelet's process failed");
-            Vec::new()
-        }
-    }
+        answer.join().expect("asking systemd does not panic")
+    })
 }
 
-async fn ask(systemd: &Path) -> Result<Vec<u32>, BusError> {
-    let mut bus = Bus::connect(systemd).await?;
-    let mut pids = Vec::new();
-    for unit in UNITS {
-        match bus.main_pid(unit).await {
-            Ok(0) => {}
-            Ok(pid) => pids.push(pid),
-            // No such unit, or no service.
-            Err(BusError::Error(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(pids)
+/// A unit that does not exist, or does not run, has the main process 0.
+async fn ask(systemctl: Systemctl<'_>) -> Result<Vec<u32>, SystemctlError> {
+    let mut question = vec!["show", "--property=MainPID"];
+    question.extend(UNITS);
+    let answer = systemctl.ask(&question).await?;
+    let pids = answer
+        .lines()
+        .filter_map(|line| line.strip_prefix("MainPID=")?.parse().ok());
+    Ok(pids.filter(|pid| *pid != 0).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::UnixListener;
+    use std::path::Path;
 
-    use super::super::bus::tests::{number, systemd};
+    use super::super::systemctl::tests::script;
     use super::*;
 
     #[test]
@@ -86,13 +63,11 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_main_processes_of_units_that_run_are_found_from_within_a_runtime() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("private");
-        let listener = UnixListener::bind(&path).unwrap();
-        let mut replies = vec![(2, number(4711)), (3, Vec::new()), (2, number(4712))];
-        replies.resize(UNITS.len(), (2, number(0)));
-        tokio::spawn(systemd(listener, replies));
-        assert_eq!(ask_aside(&path), [4711, 4712]);
-        assert_eq!(ask_aside(&dir.path().join("nowhere")), [] as [u32; 0]);
+        let (_dir, path) = script(
+            "[ $3 = kubelet.service ] && [ $# = 10 ] || exit 1; printf 'MainPID=4711\\n\\nMainPID=0\\n\\nMainPID=4712\\n'",
+        );
+        assert_eq!(ask_in_thread(Systemctl(&path)).unwrap(), [4711, 4712]);
+        let missing = ask_in_thread(Systemctl(Path::new("/nowhere/systemctl")));
+        assert!(matches!(missing, Err(SystemctlError::Run(_))));
     }
 }

@@ -1,18 +1,19 @@
-//! systemd: what it is told, and what it is asked.
+//! systemd: notifications to it, questions to it, its journal and its sandbox.
 
-mod bus;
 pub(crate) mod job;
 pub(crate) mod journal;
 pub(crate) mod log;
 mod main_pid;
 pub(crate) mod notify;
 pub(crate) mod sandbox;
+mod systemctl;
 
 use std::env;
 
 pub(crate) use self::main_pid::main_pids_of_kubelets;
 
-/// systemd runs us: it listens to what we have to say, or says that we are what it has started.
+/// systemd runs this process: it gave us a socket for notifications, or it names our pid as the
+/// process that it started.
 pub(crate) fn runs_us() -> bool {
     let ours = std::process::id().to_string();
     env::var_os("NOTIFY_SOCKET").is_some()

@@ -1,11 +1,10 @@
-//! What systemd is told: readiness, a line of truth, life signs.
+//! Notifications to systemd: readiness, the status line and the watchdog's signs of life.
 //!
-//! It is never waited for. A systemd that hangs no longer empties its socket, and a send that
-//! blocks would take the kubelet's answers down with it.
+//! No notification waits for room. A systemd that hangs no longer empties its socket, and a send that
+//! blocks would delay our answers to the kubelet.
 
 use std::env;
 use std::ffi::OsStr;
-use std::fmt::Write;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -16,19 +15,19 @@ use sd_notify::NotifyState;
 
 use crate::os::text::printable;
 
-/// The channel to systemd. Without one, everything here does nothing.
+/// The sender of notifications. Without `NOTIFY_SOCKET` it does nothing.
 pub(crate) struct Notifier {
     status: String,
     watchdog: Option<Duration>,
-    owed: Owed,
+    unsent: Unsent,
 }
 
-/// What systemd has not heard yet, because it had no room for it.
+/// The notification that systemd had no room for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Owed {
+enum Unsent {
     Nothing,
     Status,
-    /// That we are ready, and the status with it.
+    /// Readiness and the status line.
     Ready,
 }
 
@@ -37,53 +36,53 @@ impl Notifier {
         Notifier {
             status: String::new(),
             watchdog: sd_notify::watchdog_enabled(),
-            owed: Owed::Nothing,
+            unsent: Unsent::Nothing,
         }
     }
 
-    /// How often the main loop has to show that it is alive.
+    /// How often the main loop has to call [`Notifier::alive`].
     pub(crate) fn life_sign_interval(&self) -> Option<Duration> {
         self.watchdog.map(|timeout| timeout / 2)
     }
 
     pub(crate) fn ready(&mut self, status: &str) {
         self.status = printable(status);
-        self.owed = Owed::Ready;
+        self.unsent = Unsent::Ready;
         self.retry();
     }
 
-    /// There is something that systemd has not heard yet.
+    /// A notification has to be sent again.
     pub(crate) fn owes(&self) -> bool {
-        self.owed != Owed::Nothing
+        self.unsent != Unsent::Nothing
     }
 
-    /// Says what systemd has not heard yet.
+    /// Sends the notification that systemd had no room for.
     pub(crate) fn retry(&mut self) {
         let status = NotifyState::Status(&self.status);
-        let told = match self.owed {
-            Owed::Nothing => return,
-            Owed::Status => send(&[status]),
-            Owed::Ready => send(&[NotifyState::Ready, status]),
+        let had_room = match self.unsent {
+            Unsent::Nothing => return,
+            Unsent::Status => send(&[status]),
+            Unsent::Ready => send(&[NotifyState::Ready, status]),
         };
-        if told != Told::NoRoom {
-            self.owed = Owed::Nothing;
+        if had_room {
+            self.unsent = Unsent::Nothing;
         }
     }
 
-    /// From 253 on systemd wants to know since when; older ones pass over that line.
+    /// systemd from version 253 on needs the time; older versions ignore it.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(since) => drop(send(&[NotifyState::Reloading, since])),
-            Err(error) => tracing::debug!(%error, "the clock cannot be read"),
+            Ok(time) => drop(send(&[NotifyState::Reloading, time])),
+            Err(error) => tracing::debug!(%error, "cannot read the clock"),
         }
     }
 
-    /// Says how things are, when that has changed: on one line, whatever a driver has said.
+    /// Sends a status line that has changed. It is a single line, whatever text a driver has sent.
     pub(crate) fn status(&mut self, status: &str) {
         let status = printable(status);
         if self.status != status {
             self.status = status;
-            self.owed = self.owed.max(Owed::Status);
+            self.unsent = self.unsent.max(Unsent::Status);
             self.retry();
         }
     }
@@ -92,61 +91,48 @@ impl Notifier {
         send(&[NotifyState::Stopping, NotifyState::Status(status)]);
     }
 
-    /// The main loop goes round.
+    /// The main loop runs.
     pub(crate) fn alive(&self) {
         if self.watchdog.is_some() {
             send(&[NotifyState::Watchdog]);
         }
     }
 
-    /// Readiness is held back on purpose: do not give up on us for this long.
+    /// We delay READY on purpose: systemd must wait for at least this long.
     pub(crate) fn more_time(&self, time: Duration) {
-        send(&[NotifyState::ExtendTimeoutUsec(
-            u32::try_from(time.as_micros()).unwrap_or(u32::MAX),
-        )]);
+        let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        send(&[NotifyState::ExtendTimeoutUsec(time)]);
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Done,
-    /// systemd has not read what it was told before.
-    NoRoom,
-}
-
-fn send(states: &[NotifyState<'_>]) -> Told {
+/// False when systemd has no room, because it has not read earlier notifications. Any other failure
+/// would also be the next attempt's.
+fn send(states: &[NotifyState<'_>]) -> bool {
     match deliver(states) {
-        Ok(()) => Told::Done,
+        Ok(()) => true,
         Err(error) => {
-            tracing::debug!(%error, "systemd could not be told");
-            if error.kind() == io::ErrorKind::WouldBlock {
-                Told::NoRoom
-            } else {
-                Told::Done
-            }
+            tracing::debug!(%error, "cannot notify systemd");
+            error.kind() != io::ErrorKind::WouldBlock
         }
     }
 }
 
 /// As sd_notify::notify, which would wait for room.
 fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
-    let Some(named) = env::var_os("NOTIFY_SOCKET") else {
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else {
         return Ok(());
     };
-    let mut message = String::new();
-    for state in states {
-        writeln!(message, "{state}").map_err(io::Error::other)?;
-    }
+    let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
-    socket.connect_addr(&address(&named)?)?;
-    socket.send(message.as_bytes()).map(drop)
+    socket.send_to_addr(lines.as_bytes(), &address(&name)?)?;
+    Ok(())
 }
 
-/// Where `NOTIFY_SOCKET` points: a path, or a name in the abstract namespace after an `@`.
-fn address(named: &OsStr) -> io::Result<SocketAddr> {
-    match named.as_bytes().strip_prefix(b"@") {
+/// The address in `NOTIFY_SOCKET`: a path, or a name in the abstract namespace after an `@`.
+fn address(name: &OsStr) -> io::Result<SocketAddr> {
+    match name.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(named),
+        None => SocketAddr::from_pathname(name),
     }
 }

@@ -1,8 +1,7 @@
-//! Directories that the unit's sandbox hides from us or keeps us from writing to.
+//! Directories of the configuration that the unit's sandbox hides or makes read-only.
 //!
-//! A daemon that waits for a socket which it can never see would wait for ever, so such a
-//! configuration is refused. What counts is what is so: only a mount that systemd made for us
-//! hides a directory, whatever the unit says.
+//! The daemon refuses such a configuration: it would wait for ever for a socket that it cannot see.
+//! It looks at the mounts that systemd made for this process, whatever the unit says.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,9 +22,9 @@ const HIDDEN: [(&str, &str); 5] = [
 /// Directories that ProtectSystem=full makes read-only.
 const READ_ONLY: [&str; 3] = ["/usr", "/boot", "/etc"];
 
-/// What a directory is for.
+/// The access that the daemon needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+enum Access {
     Read,
     Write,
 }
@@ -33,90 +32,67 @@ enum Use {
 /// The directories of these settings that the sandbox of this process keeps from us, in words.
 pub(crate) fn kept_from_us(settings: &Settings) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    complaints(settings, |path, usage| {
-        let hidden = HIDDEN
-            .iter()
-            .find(|(prefix, _)| path.starts_with(prefix) && is_masked(&mounts, prefix));
-        if let Some((prefix, directive)) = hidden {
-            return Some(format!("{directive} of the unit hides {prefix}"));
-        }
-        let read_only = READ_ONLY
-            .iter()
-            .find(|prefix| path.starts_with(prefix) && is_read_only(path));
-        let prefix = read_only.filter(|_| usage == Use::Write)?;
-        Some(format!(
-            "ProtectSystem= of the unit makes {prefix} read-only"
-        ))
-    })
+    let hides = |directory: &str| is_masked(&mounts, directory);
+    complaints(settings, "the unit", hides, is_read_only)
 }
 
 /// The directories that the shipped unit would keep from us, in words.
 pub(crate) fn kept_by_the_unit(settings: &Settings) -> Vec<String> {
-    complaints(settings, |path, usage| {
-        if let Some((prefix, directive)) =
-            HIDDEN.iter().find(|(prefix, _)| path.starts_with(prefix))
-        {
-            return Some(format!(
-                "under systemd, {directive} of the shipped unit hides {prefix}"
-            ));
-        }
-        let prefix = READ_ONLY
-            .iter()
-            .find(|prefix| usage == Use::Write && path.starts_with(prefix))?;
-        Some(format!(
-            "under systemd, ProtectSystem= of the shipped unit makes {prefix} read-only"
-        ))
-    })
+    complaints(settings, "the shipped unit", |_| true, |_| true)
 }
 
 fn complaints(
     settings: &Settings,
-    objection: impl Fn(&Path, Use) -> Option<String>,
+    unit: &str,
+    hides: impl Fn(&str) -> bool,
+    locks: impl Fn(&Path) -> bool,
 ) -> Vec<String> {
+    let objection = |path: &Path, access: Access| {
+        let hidden = HIDDEN
+            .iter()
+            .find(|(prefix, _)| path.starts_with(prefix) && hides(prefix));
+        if let Some((prefix, directive)) = hidden {
+            return Some(format!("{directive} of {unit} hides {prefix}"));
+        }
+        let is_locked = |prefix: &&&str| path.starts_with(prefix) && locks(path);
+        let mut written = READ_ONLY.iter().filter(|_| access == Access::Write);
+        let prefix = written.find(is_locked)?;
+        Some(format!("ProtectSystem= of {unit} makes {prefix} read-only"))
+    };
     directories(settings)
         .into_iter()
-        .filter_map(|(key, path, usage)| {
-            let why = objection(path, usage)?;
+        .filter_map(|(key, path, access)| {
+            let why = objection(path, access)?;
             Some(format!("{key} = \"{}\": {why}", path.display()))
         })
         .collect()
 }
 
-/// Every path that is used, under the key that names it.
-fn directories(settings: &Settings) -> Vec<(String, &Path, Use)> {
-    let mut all = vec![
-        (
-            "registry_dir".to_owned(),
-            settings.registry_dir.as_path(),
-            Use::Write,
-        ),
-        (
-            "kubelet.registry_dir".to_owned(),
-            &settings.kubelet.registry_dir,
-            Use::Write,
-        ),
-    ];
-    if let RootDir::Path(root) = &settings.kubelet.root_dir {
-        all.push(("kubelet.root_dir".to_owned(), root, Use::Read));
+/// Every path that the daemon uses, with the key that names it.
+fn directories(settings: &Settings) -> Vec<(String, &Path, Access)> {
+    let mut all: Vec<(String, &Path, Access)> = Vec::new();
+    let mut add = |key: &str, path, access| all.push((key.to_owned(), path, access));
+    add("registry_dir", &settings.registry_dir, Access::Write);
+    let kubelet = &settings.kubelet;
+    add("kubelet.registry_dir", &kubelet.registry_dir, Access::Write);
+    if let RootDir::Path(root) = &kubelet.root_dir {
+        add("kubelet.root_dir", root, Access::Read);
     }
     if settings.discovery.enabled {
-        all.push(("plugins_dir".to_owned(), &settings.plugins_dir, Use::Read));
+        add("plugins_dir", &settings.plugins_dir, Access::Read);
     }
     for (id, driver) in &settings.drivers {
-        all.push((
-            format!("drivers.\"{id}\".csi_socket"),
-            &driver.csi_socket,
-            Use::Read,
-        ));
+        let key = format!("drivers.\"{id}\".csi_socket");
+        add(&key, &driver.csi_socket, Access::Read);
     }
     if let Some(Listen::Unix(path)) = &settings.http.listen {
-        all.push(("http.listen".to_owned(), path, Use::Write));
+        add("http.listen", path, Access::Write);
     }
     all
 }
 
-/// systemd has mounted something of its own over `directory`: a private directory, or one that
-/// nobody may enter, which has no permission bits at all.
+/// systemd has mounted a directory of its own over `directory`: a private directory, or a directory
+/// without permission bits, which no process may enter.
 fn is_masked(mounts: &str, directory: &str) -> bool {
     let closed = fs::metadata(directory).is_ok_and(|found| found.mode() & 0o777 == 0);
     closed || has_private_mount(mounts, directory)
@@ -130,12 +106,12 @@ fn has_private_mount(mounts: &str, directory: &str) -> bool {
     })
 }
 
-/// Whether what is there of the path, or would be made there, is on a file system that is
-/// read-only to us. A part of a directory may be writable by the unit, or by a mount.
+/// The path, or the part of it that exists, is on a file system that is read-only for us. A directory
+/// below a read-only one may still be writable, through ReadWritePaths= or a mount.
 fn is_read_only(path: &Path) -> bool {
-    let there = path.ancestors().find(|ancestor| ancestor.exists());
-    there
-        .and_then(|there| statvfs(there).ok())
+    let existing = path.ancestors().find(|ancestor| ancestor.exists());
+    existing
+        .and_then(|existing| statvfs(existing).ok())
         .is_some_and(|file_system| file_system.flags().contains(FsFlags::ST_RDONLY))
 }
 
@@ -170,9 +146,7 @@ mod tests {
         let kept = kept_by_the_unit(&settings);
         assert_eq!(
             kept,
-            [
-                "registry_dir = \"/home/a/reg\": under systemd, ProtectHome= of the shipped unit hides /home"
-            ]
+            ["registry_dir = \"/home/a/reg\": ProtectHome= of the shipped unit hides /home"]
         );
         assert!(kept_by_the_unit(&Settings::default()).is_empty());
     }

@@ -163,7 +163,7 @@ impl Scene {
                     && driver
                         .reason
                         .as_ref()
-                        .is_some_and(|reason| !reason.contains("does not answer"))
+                        .is_some_and(|reason| !reason.contains("not responding"))
             });
             if !agrees {
                 troubles.push(format!("{:#?}", status.driver(&party.id)));

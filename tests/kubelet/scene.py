@@ -16,8 +16,8 @@ QUIET = 4.5
 
 
 def is_silent(status):
-    """Whether the registrar says of a driver that it does not answer."""
-    return "does not answer" in (status["reason"] or "")
+    """Whether the registrar says of a driver that it does not respond."""
+    return "not responding" in (status["reason"] or "")
 
 
 class Scene(Host):

@@ -164,7 +164,7 @@ impl Event {
                 scene.lose_driver();
                 scene.driver.restart(Behaviour::named(NAME));
                 scene.wait_driver("the driver is back", |driver| {
-                    !reason(driver).contains("does not answer")
+                    !reason(driver).contains("not responding")
                 });
             }
             Event::ServerEndsConnections => end_connections(scene),

@@ -46,7 +46,7 @@ fn missing(scene: &SoakScene) -> Result<(), String> {
     }
     let status = scene.registrar.status().ok_or("no daemon answers")?;
     let well = status.drivers.iter().filter(|driver| {
-        driver.phase == "registered" && !reason(driver).contains("does not answer")
+        driver.phase == "registered" && !reason(driver).contains("not responding")
     });
     let well = well.count();
     if well == DRIVERS {

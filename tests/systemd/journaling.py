@@ -75,14 +75,14 @@ def the_rejected_message_has_its_id(node):
 def the_driver_lost_message_has_its_id(node):
     node.settle()
     node.systemctl("stop", f"driver@{DRIVER}")
-    wait_entry(node, "has gone", DRIVER=DRIVER)
+    wait_entry(node, "no longer answers", DRIVER=DRIVER)
 
 
 @check
 def the_link_repaired_message_has_its_id(node):
     node.settle()
     node.link().unlink()
-    wait_entry(node, "it is back", DRIVER=DRIVER)
+    wait_entry(node, "restored the registration", DRIVER=DRIVER)
     node.wait_registered()
 
 
@@ -96,7 +96,7 @@ def the_conflict_message_has_its_id(node):
     try:
         node.systemctl("reload", UNIT)
         node.wait_phase("conflict", driver)
-        wait_entry(node, "Somebody else", DRIVER=driver)
+        wait_entry(node, "is occupied", DRIVER=driver)
     finally:
         node.configure(None, name="60-taken.toml")
         node.systemctl("reload", UNIT)
@@ -110,7 +110,7 @@ def the_config_refused_message_has_its_id(node):
     node.configure("plugins_dir = 3\n", name="70-broken.toml")
     try:
         node.systemctl("kill", "-s", "HUP", UNIT)
-        wait_entry(node, "configuration was refused")
+        wait_entry(node, "refused the changed configuration")
     finally:
         node.configure(None, name="70-broken.toml")
         node.systemctl("reload", UNIT)
@@ -130,7 +130,7 @@ def journalctl_x_explains_a_message_with_its_fields_filled_in(node):
     # Written here, so that the catalog is tested whether or not the daemon has the message.
     entry = {
         "MESSAGE": "a message of the test",
-        "MESSAGE_ID": id_of(node, "has gone"),
+        "MESSAGE_ID": id_of(node, "no longer answers"),
         "DRIVER": "explained.csi.test",
         "CSI_SOCKET": "/explained/csi.sock",
         "SYSLOG_IDENTIFIER": "catalog-test",
@@ -140,7 +140,7 @@ def journalctl_x_explains_a_message_with_its_fields_filled_in(node):
     explained = lambda: node.run("journalctl", "-q", "-x", "-t", "catalog-test").stdout
     eventually("the entry is there", lambda: "a message of the test" in explained(), 5)
     shown = explained()
-    assert "Subject: The CSI driver explained.csi.test has gone" in shown, shown
+    assert "Subject: The CSI driver explained.csi.test no longer answers" in shown, shown
     assert "/explained/csi.sock" in shown and "withdraw_after" in shown, shown
 
 

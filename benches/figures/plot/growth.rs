@@ -93,7 +93,7 @@ fn draw_panel(
         let value = (panel.value)(cost).at(Rank::P50);
         (drivers.at(cost.drivers as f64), values.at(value))
     };
-    // Words stand above their line, or below it where the peer's is above.
+    // Labels are above their line, or below it if the peer's line is above.
     let under = if peers.is_empty() { -9.0 } else { 18.0 };
     for (costs, dashes, beside) in [(ours, "", under), (peers, " peer", -9.0)] {
         let line: Vec<(f64, f64)> = costs.iter().map(place).collect();

@@ -27,7 +27,7 @@ pub(crate) struct Cost {
     pub(crate) anonymous: Spread,
     pub(crate) descriptors: Spread,
     pub(crate) threads: Spread,
-    /// From the first driver's coming until every link is there, in milliseconds.
+    /// From the first driver's socket until every link exists, in milliseconds.
     pub(crate) linked: Spread,
     /// The same until the kubelet has registered them all.
     pub(crate) registered: Spread,

@@ -1,4 +1,4 @@
-//! A contender whose drivers are registered and to whom nothing happens.
+//! An idle contender whose drivers are registered.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Somebody deletes what the kubelet needs.
+//! Another process deletes the link or the socket.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +8,9 @@ use crate::contender::Contender;
 use crate::outcome::Outcome;
 use crate::scene::{Scene, connects, milliseconds, rest, spins_until};
 
-/// What is put back more often than this within 30 s is put back later and later on purpose.
+/// After more repairs than this within 30 s, the registrar waits longer each time, on purpose.
 const AT_ONCE: usize = 3;
-/// What is not back by then stays away.
+/// A file that is not restored by then stays deleted.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn link(contender: &Contender, runs: usize) -> Outcome {
@@ -28,7 +28,7 @@ pub(crate) fn socket(contender: &Contender, runs: usize) -> Outcome {
     let scene = Scene::with_drivers(contender, 1, "");
     let link = scene.link();
     measure(scene, runs, |_| {
-        let socket = fs::canonicalize(&link).expect("the socket is there");
+        let socket = fs::canonicalize(&link).expect("the socket exists");
         delete(&socket, &link)
     })
 }
@@ -58,7 +58,7 @@ fn measure(
 /// How long it takes until `link` leads to a socket that listens again.
 fn delete(path: &Path, link: &Path) -> Result<f64, String> {
     let start = Instant::now();
-    fs::remove_file(path).expect("what is there can be deleted");
+    fs::remove_file(path).expect("the file can be deleted");
     if spins_until(PATIENCE, || connects(link)) {
         Ok(milliseconds(start.elapsed()))
     } else {

@@ -1,4 +1,4 @@
-//! A contender starts on a node whose driver is there.
+//! A contender starts on a node whose driver runs.
 
 use std::time::Instant;
 

@@ -9,13 +9,13 @@ use thiserror::Error;
 use tokio::time::timeout;
 use tonic::{Code, Response};
 
+use crate::api::command::ManualAction;
 use crate::driver::Record;
 use crate::grpc::client::{self, Channel, ConnectError};
 use crate::grpc::proto::control::control_client::ControlClient;
 use crate::grpc::proto::control::{DriverRequest, Handover, ReloadRequest, Status, StatusRequest};
 use crate::os::task::Task;
 use crate::os::text::printable;
-use crate::supervisor::ManualAction;
 
 /// How long a client waits for the daemon to take its connection, and for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -82,16 +82,6 @@ impl Client {
     pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
         let statuses = self.control.watch_status(StatusRequest {});
         answer(&self.path, statuses).await.map(Statuses)
-    }
-
-    /// Calls `show` with the status now and at each change, until it says that it has seen enough.
-    pub(crate) async fn follow(
-        &mut self,
-        mut show: impl FnMut(Status) -> bool,
-    ) -> Result<(), ClientError> {
-        let mut statuses = self.watch().await?;
-        while !show(statuses.next().await?) {}
-        Ok(())
     }
 
     pub(crate) async fn by_hand(

@@ -1,6 +1,8 @@
 //! Whatever bytes come to the control socket, the supervisor is asked nothing but what a client
 //! may ask, what goes back is HTTP/2, and the next client is served.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
+use crate::api::command::Request;
+use crate::api::snapshot::Snapshot;
 use crate::os::fuzz::Fuzz;
 
 /// An honest client asks after so many others.
@@ -50,8 +54,8 @@ struct Scene {
     /// What the supervisor was asked since the last input.
     asked: Arc<Mutex<Vec<String>>>,
     tried: Mutex<usize>,
-    _tasks: [Task; 2],
-    _changes: watch::Sender<u64>,
+    _task: Task,
+    _board: watch::Sender<Arc<Snapshot>>,
     _looks: watch::Sender<()>,
     _dir: tempfile::TempDir,
 }
@@ -63,21 +67,19 @@ impl Scene {
         let dir = tempfile::tempdir().unwrap();
         let place = runtime_dir::Place::of(dir.path()).unwrap();
         let path = place.control_socket();
-        let (reports, requests) = mpsc::unbounded_channel();
-        let (changes, seen) = watch::channel(0);
+        let (board, receiver) = watch::channel(Arc::<Snapshot>::default());
         let (looks, looked) = watch::channel(());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let _guard = runtime.enter();
-        let tasks = [
-            serve(place, reports, seen, looked).unwrap(),
-            Task::spawn(supervise(requests, asked.clone())),
-        ];
+        let commanded = asked.clone();
+        let commands = Commands::new(move |request| supervise(request, &commanded));
+        let task = serve(place, commands, Snapshots::new(receiver), looked).unwrap();
         Scene {
             path,
             asked,
             tried: Mutex::new(0),
-            _tasks: tasks,
-            _changes: changes,
+            _task: task,
+            _board: board,
             _looks: looks,
             _dir: dir,
             runtime,
@@ -119,39 +121,27 @@ impl Scene {
 
     async fn honest(&self) {
         let mut client = Client::connect(&self.path).await.unwrap();
-        assert_eq!(client.status().await.unwrap(), Status::default());
+        let status = client.status().await.unwrap();
+        assert_eq!(status, Snapshot::default().status());
     }
 }
 
-/// Answers everything, and writes down what is asked.
-async fn supervise(mut requests: mpsc::UnboundedReceiver<Report>, asked: Arc<Mutex<Vec<String>>>) {
-    while let Some(report) = requests.recv().await {
-        let Report::Request(request) = report else {
-            panic!("a client has something to report");
-        };
-        // Whether the client has waited for its answer is its own affair.
-        let word = match request {
-            Request::Status(answer) => {
-                drop(answer.send(Status::default()));
-                "status".to_owned()
-            }
-            Request::Reload(done) => {
-                drop(done.send(Ok(())));
-                "reload".to_owned()
-            }
-            Request::ManualAction { hand, driver, done } => {
-                assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());
-                drop(done.send(Err(driver)));
-                format!("{hand:?}")
-            }
-            Request::TakeUp { driver, done, .. } => {
-                assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());
-                drop(done.send(Err(driver)));
-                "take up".to_owned()
-            }
-        };
-        asked.lock().unwrap().push(word);
+/// Answers every command, and notes it.
+fn supervise(request: Request, asked: &Mutex<Vec<String>>) {
+    let Request::Command(command, reply) = request else {
+        panic!("a client speaks for the HTTP server");
+    };
+    let (word, outcome) = match command {
+        Command::Reload => ("reload".to_owned(), Ok(())),
+        Command::Manual { action, driver } => (format!("{action:?}"), Err(driver)),
+        Command::TakeUp { driver, .. } => ("take up".to_owned(), Err(driver)),
+    };
+    if let Err(driver) = &outcome {
+        assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());
     }
+    // Whether the client has waited for its answer is its own affair.
+    drop(reply.send(outcome));
+    asked.lock().unwrap().push(word);
 }
 
 /// The kinds of the frames that came back; a last one may be cut.

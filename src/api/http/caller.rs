@@ -1,28 +1,28 @@
-//! Whether the client of a connection is still there.
+//! The client at the other end of a connection, which may have closed it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A second descriptor of a connection, for the one that reads and writes it is hyper's.
+/// A second descriptor of a connection: hyper owns the first, which reads and writes.
 #[derive(Clone, Default)]
 pub(super) struct Caller(Option<Arc<OwnedFd>>);
 
 impl Caller {
-    /// Without a descriptor to spare, the client is taken to be there.
+    /// Where no descriptor is left, the client counts as connected.
     pub(super) fn of(stream: &impl AsFd) -> Caller {
         let second = stream.as_fd().try_clone_to_owned();
         Caller(second.ok().map(Arc::new))
     }
 
-    /// The client has closed its end, so that nobody would read the answer. One that has only said
-    /// all that it had to say waits for it.
+    /// The client has closed both directions, and would not read the answer. A client that has only
+    /// closed its sending direction waits for the answer.
     pub(super) fn has_left(&self) -> bool {
         let Some(descriptor) = &self.0 else {
             return false;
         };
-        // A hang-up and an error are told without being asked for.
+        // poll(2) always reports a hang-up and an error.
         let mut looked = [PollFd::new(descriptor.as_fd(), PollFlags::empty())];
         let found = poll(&mut looked, PollTimeout::ZERO);
         found.is_ok_and(|found| found > 0)

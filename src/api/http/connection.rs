@@ -77,7 +77,7 @@ pub(super) async fn answer(stream: Box<dyn Stream>, caller: Caller, pages: Pages
             if caller.has_left() {
                 return Err(Left);
             }
-            Ok(pages.answer(request.method(), request.uri().path()).await)
+            Ok(pages.answer(request.method(), request.uri().path()))
         }
     });
     let connection = http1::Builder::new()

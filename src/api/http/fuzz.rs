@@ -1,19 +1,21 @@
 //! Whatever comes over an HTTP connection, there is one well-formed answer or none, and only GET
 //! and HEAD are given anything.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use super::caller::Caller;
 use super::connection::answer;
 use super::page::Pages;
 use crate::api::metrics::Metrics;
-use crate::grpc::proto::control::{Driver, Status};
+use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
+use crate::grpc::proto::control::Driver;
 use crate::os::fuzz::Fuzz;
-use crate::os::task::Task;
-use crate::supervisor::{Report, Request};
 
 /// Stands in the status, and may come out of it only as text.
 const HOSTILE: &str = "</td><script>\u{1b}[2J\"\n\\\u{202e}";
@@ -54,26 +56,17 @@ struct Scene {
     /// With a clock that jumps, so that deadlines pass as soon as nothing else is to be done.
     runtime: Runtime,
     pages: Pages,
-    _supervisor: Task,
+    _board: watch::Sender<Arc<Snapshot>>,
 }
 
 impl Scene {
     fn new() -> Scene {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().start_paused(true).build().unwrap();
-        let (reports, mut asked) = mpsc::unbounded_channel();
-        let _guard = runtime.enter();
-        let supervisor = Task::spawn(async move {
-            while let Some(report) = asked.recv().await {
-                if let Report::Request(Request::Status(answer)) = report {
-                    // Whoever asked may be gone.
-                    drop(answer.send(status()));
-                }
-            }
-        });
+        let (board, receiver) = watch::channel(Arc::new(snapshot()));
         Scene {
-            pages: Pages::new(reports, Metrics::new()),
-            _supervisor: supervisor,
+            pages: Pages::new(Snapshots::new(receiver), Metrics::new()),
+            _board: board,
             runtime,
         }
     }
@@ -153,7 +146,7 @@ fn is_of_metrics(line: &str) -> bool {
     series.iter().any(|start| line.starts_with(start))
 }
 
-fn status() -> Status {
+fn snapshot() -> Snapshot {
     let driver = Driver {
         id: HOSTILE.to_owned(),
         phase: "registered".to_owned(),
@@ -162,9 +155,12 @@ fn status() -> Status {
         vendor_version: Some(HOSTILE.to_owned()),
         ..Driver::default()
     };
-    Status {
-        drivers: vec![driver],
-        notes: vec![HOSTILE.to_owned()],
-        ..Status::default()
+    Snapshot {
+        daemon: Daemon {
+            notes: vec![HOSTILE.to_owned()],
+            ..Daemon::default()
+        },
+        drivers: BTreeMap::from([(HOSTILE.into(), Arc::new(driver))]),
+        ..Snapshot::default()
     }
 }

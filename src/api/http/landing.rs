@@ -1,4 +1,4 @@
-//! The page at `/`: the drivers as a table, for whoever points a browser here.
+//! The page at `/`: a table of the drivers, for a browser.
 
 use jiff::Timestamp;
 
@@ -6,42 +6,23 @@ use crate::api::age;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::text::printable;
 
-/// How often the page fetches itself, in seconds.
+/// The page reloads itself after so many seconds.
 const REFRESH: u32 = 5;
 
-const STYLE: &str = "\
-:root { color-scheme: light dark; font: 100%/1.5 system-ui, sans-serif }
-body { max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.25rem }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid light-dark(#ccc, #444) }
-th { white-space: nowrap }
-td { overflow-wrap: anywhere }
-td:first-child { overflow-wrap: break-word }
-td.phase { white-space: nowrap; font-weight: 600 }
-.registered { color: light-dark(#116329, #56d364) }
-.rejected, .conflict, .note { color: light-dark(#b3261e, #ff8a80) }
-.waiting-for-driver, .waiting-for-kubelet { color: light-dark(#7a4d00, #e3b341) }
-";
+const STYLE: &str = include_str!("landing.css");
 
 /// The whole page.
 pub(super) fn page(status: &Status) -> String {
     let now = Timestamp::now();
-    let rows: String = status
-        .drivers
-        .iter()
-        .map(|driver| row(driver, now))
-        .collect();
+    let rows = status.drivers.iter().map(|driver| row(driver, now));
+    let rows: String = rows.collect();
     let drivers = if rows.is_empty() {
         "<p>No drivers are configured.</p>\n".to_owned()
     } else {
         format!("<table>\n<tr><th>Driver<th>Phase<th>Since<th>Node id<th>Reason\n{rows}</table>\n")
     };
-    let notes: String = status
-        .notes
-        .iter()
-        .map(|note| format!("<p class=\"note\">{}</p>\n", escape(note)))
-        .collect();
+    let note = |note: &String| format!("<p class=\"note\">{}</p>\n", escape(note));
+    let notes: String = status.notes.iter().map(note).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n\
@@ -65,7 +46,7 @@ fn row(driver: &Driver, now: Timestamp) -> String {
     )
 }
 
-/// A driver's words, harmless in text and in a quoted attribute.
+/// Text from a driver, harmless in HTML text and in a quoted attribute.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {

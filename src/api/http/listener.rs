@@ -1,4 +1,4 @@
-//! Where HTTP listens: an address or a Unix socket.
+//! The listener of HTTP: a TCP address or a Unix socket.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -15,18 +15,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::caller::Caller;
-use crate::config::{Listen, OnLiveOwner};
+use crate::config::Listen;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::link::{SocketPlace, remove};
+use crate::disk::link::remove;
 use crate::disk::obstacle::Obstacle;
+use crate::disk::reg_socket::SocketPlace;
 
-/// Everybody on the node may read what is served: nothing can be changed through it, there is no
-/// secret in it, and Prometheus and its exporters do not run as root. A directory with a narrower
-/// mode keeps others out.
+/// Every user of the node may read the pages: they change nothing and contain no secret, and Prometheus
+/// and its exporters do not run as root. A directory with a narrower mode keeps other users out.
 const MODE: u32 = 0o666;
 
-/// A listening socket, taken away when it is dropped.
+/// A listening socket. Removes the file of a Unix socket when it is dropped.
 pub(super) enum Listener {
     Tcp(TcpListener, SocketAddr),
     Unix {
@@ -40,9 +40,9 @@ pub(super) enum Listener {
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// Why it cannot listen.
+/// Why HTTP has no listener.
 #[derive(Debug, Error)]
-pub(super) enum DoorError {
+pub(super) enum ListenError {
     #[error(
         "cannot listen on {address}: {source}; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\""
     )]
@@ -62,7 +62,7 @@ pub(super) enum DoorError {
 }
 
 impl Listener {
-    pub(super) async fn open(listen: &Listen) -> Result<Listener, DoorError> {
+    pub(super) async fn open(listen: &Listen) -> Result<Listener, ListenError> {
         match listen {
             Listen::Tcp(address) => match bind(*address).await {
                 Ok(listener) => Ok(Listener::Tcp(listener, *address)),
@@ -72,29 +72,28 @@ impl Listener {
         }
     }
 
-    fn at(path: &Path) -> Result<Listener, DoorError> {
+    fn at(path: &Path) -> Result<Listener, ListenError> {
         let directory = directory::of(path);
         let place = SocketPlace {
             path: path.to_owned(),
             directory,
             stage: directory,
-            // A directory that is missing is a mistake rather than a wish.
+            // A missing directory is a mistake in the configuration.
             borrowed: true,
         };
-        let (listener, bound) =
-            place
-                .listen(None, OnLiveOwner::Wait)
-                .map_err(|obstacle| match obstacle {
-                    Obstacle::NoDirectory(directory) => Obstacle::Failed(format!(
-                        "cannot listen on {}: {} is missing",
-                        path.display(),
-                        directory.display()
-                    )),
-                    other => other,
-                })?;
+        let (listener, bound) = place
+            .listen(None, false)
+            .map_err(|obstacle| match obstacle {
+                Obstacle::NoDirectory(directory) => Obstacle::Failed(format!(
+                    "cannot listen on {}: {} is missing",
+                    path.display(),
+                    directory.display()
+                )),
+                other => other,
+            })?;
         Ok(Listener::Unix {
             listener,
-            identity: open_to_all(path, &bound).map_err(|source| DoorError::Mode {
+            identity: open_to_all(path, &bound).map_err(|source| ListenError::Mode {
                 path: path.to_owned(),
                 source,
             })?,
@@ -102,7 +101,7 @@ impl Listener {
         })
     }
 
-    /// Whether who comes finds it: anybody may have deleted a socket's file.
+    /// Clients find the listener: the file of a Unix socket may have been deleted.
     pub(super) fn is_in_place(&self) -> bool {
         match self {
             Listener::Tcp(..) => true,
@@ -123,7 +122,7 @@ fn with_caller(stream: impl Stream + AsFd + 'static) -> (Box<dyn Stream>, Caller
     (Box::new(stream), caller)
 }
 
-/// Every address is every one that there is: on a node without IPv6, those of IPv4.
+/// On a node without IPv6, `[::]` means all addresses of IPv4.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let none = Errno::EAFNOSUPPORT as i32;
     match TcpListener::bind(address).await {
@@ -136,8 +135,8 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// Sets the mode of the very socket that was bound. By its path it could be that of another file:
-/// who may write to the directory could have put a link there meanwhile.
+/// Sets the mode of the very socket that was bound. At its path there may be another file by now, such
+/// as a link from a user that may write to the directory.
 fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
     let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
     let socket = OpenOptions::new()
@@ -154,13 +153,13 @@ fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
 }
 
 /// RestrictAddressFamilies= makes socket() fail with EAFNOSUPPORT, SocketBindDeny= makes bind() fail
-/// with EPERM. A port below 1024 is EACCES, which no drop-in of ours mends.
-fn refused(address: SocketAddr, source: io::Error) -> DoorError {
+/// with EPERM. A port below 1024 fails with EACCES, which no drop-in of ours fixes.
+fn refused(address: SocketAddr, source: io::Error) -> ListenError {
     let sandboxed = [Errno::EAFNOSUPPORT, Errno::EPERM].map(|errno| Some(errno as i32));
     if sandboxed.contains(&source.raw_os_error()) {
-        DoorError::Sandbox { address, source }
+        ListenError::Sandbox { address, source }
     } else {
-        DoorError::Address { address, source }
+        ListenError::Address { address, source }
     }
 }
 

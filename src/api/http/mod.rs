@@ -8,30 +8,32 @@ mod landing;
 mod listener;
 mod page;
 
+use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
-use tokio::sync::{mpsc, watch};
 
 use self::connection::Connections;
 use self::listener::Listener;
 use self::page::Pages;
+use crate::api::command::Commands;
 use crate::api::metrics::Metrics;
+use crate::api::snapshot::Snapshots;
 use crate::config::Listen;
 use crate::os::task::Task;
-use crate::supervisor::Report;
 
 /// Serves wherever `wanted` says. That it cannot is told, and tried again with each of the
 /// supervisor's slow looks; drivers are registered without it.
 pub(crate) fn serve(
     wanted: watch::Receiver<Option<Listen>>,
     looks: watch::Receiver<()>,
-    reports: mpsc::UnboundedSender<Report>,
+    commands: Commands,
+    snapshots: Snapshots,
     metrics: Metrics,
 ) -> Task {
     let server = Server {
         wanted,
         looks,
-        pages: Pages::new(reports.clone(), metrics),
-        reports,
+        pages: Pages::new(snapshots, metrics),
+        commands,
         trouble: None,
     };
     Task::spawn(server.run())
@@ -41,7 +43,7 @@ struct Server {
     wanted: watch::Receiver<Option<Listen>>,
     looks: watch::Receiver<()>,
     pages: Pages,
-    reports: mpsc::UnboundedSender<Report>,
+    commands: Commands,
     /// What was last told.
     trouble: Option<String>,
 }
@@ -109,8 +111,6 @@ impl Server {
             tracing::error!("http is not served: {why}");
         }
         self.trouble.clone_from(&trouble);
-        if self.reports.send(Report::Http(trouble)).is_err() {
-            tracing::debug!("nobody listens to reports any more");
-        }
+        self.commands.http_trouble(trouble);
     }
 }

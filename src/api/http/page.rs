@@ -5,38 +5,37 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode};
-use tokio::sync::{mpsc, oneshot};
 
 use super::landing;
 use crate::api::metrics::{self, Metrics};
+use crate::api::snapshot::Snapshots;
 use crate::api::status;
 use crate::driver::phase::Phase;
-use crate::grpc::proto::control::{Driver, Status};
-use crate::supervisor::{Report, Request};
+use crate::grpc::proto::control::Driver;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers requests with what the supervisor says at that moment.
+/// Answers requests from the snapshot.
 #[derive(Clone)]
 pub(super) struct Pages {
-    reports: mpsc::UnboundedSender<Report>,
+    snapshots: Snapshots,
     metrics: Metrics,
 }
 
 impl Pages {
-    pub(super) fn new(reports: mpsc::UnboundedSender<Report>, metrics: Metrics) -> Pages {
-        Pages { reports, metrics }
+    pub(super) fn new(snapshots: Snapshots, metrics: Metrics) -> Pages {
+        Pages { snapshots, metrics }
     }
 
-    pub(super) async fn answer(&self, method: &Method, path: &str) -> Response<String> {
-        let mut response = self.page(method, path).await;
+    pub(super) fn answer(&self, method: &Method, path: &str) -> Response<String> {
+        let mut response = self.page(method, path);
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response
     }
 
-    async fn page(&self, method: &Method, path: &str) -> Response<String> {
+    fn page(&self, method: &Method, path: &str) -> Response<String> {
         let known = matches!(path, "/" | "/healthz" | "/readyz" | "/status" | "/metrics");
         if !known {
             return reply(StatusCode::NOT_FOUND, TEXT, "not found\n".to_owned());
@@ -48,9 +47,11 @@ impl Pages {
             response.headers_mut().insert(ALLOW, allowed);
             return response;
         }
-        let Some(now) = self.status().await else {
-            let words = "the daemon is stopping\n".to_owned();
-            return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, words);
+        let now = match self.snapshots.clone().now() {
+            Ok(now) => now.status(),
+            Err(error) => {
+                return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n"));
+            }
         };
         match path {
             "/healthz" => verdict(now.drivers.iter().filter(|driver| is_unserved(driver))),
@@ -67,13 +68,6 @@ impl Pages {
                 response
             }
         }
-    }
-
-    async fn status(&self) -> Option<Status> {
-        let (answer, answered) = oneshot::channel();
-        let request = Report::Request(Request::Status(answer));
-        self.reports.send(request).ok()?;
-        answered.await.ok()
     }
 }
 

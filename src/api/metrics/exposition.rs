@@ -143,8 +143,9 @@ fn process_start() -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Metrics, Operation};
+    use super::super::Metrics;
     use super::*;
+    use crate::csi::query::CsiCall;
     use std::time::Duration;
     use tonic::Code;
 
@@ -169,12 +170,12 @@ mod tests {
     fn every_metric_has_help_and_type_and_the_promised_name() {
         let metrics = Metrics::new();
         metrics.registering.ended("nfs", Duration::from_millis(700));
-        let operation = Operation {
+        let call = CsiCall {
             method: "NodeGetInfo",
             took: Duration::from_millis(3),
             code: Code::Ok,
         };
-        metrics.operations.ended(Some("nfs.csi.k8s.io"), operation);
+        metrics.operations.count(Some("nfs.csi.k8s.io"), call);
         let text = metrics.exposition(&status()).unwrap();
         for (name, kind) in [
             ("nsdr_driver_phase", "gauge"),

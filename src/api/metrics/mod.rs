@@ -1,16 +1,19 @@
-//! What Prometheus is told: durations that are kept here, and the status put into its words.
+//! The metrics for Prometheus: durations that are measured here, and figures from the status.
 
 mod exposition;
 mod operations;
 mod registering;
 
 pub(crate) use self::exposition::CONTENT_TYPE;
-pub(crate) use self::operations::{Account, Operation, Operations};
+pub(crate) use self::operations::{Account, Operations};
 pub(crate) use self::registering::Registering;
+
+use prometheus::core::Collector;
+use prometheus::{HistogramOpts, HistogramVec};
 
 use crate::grpc::proto::control::Status;
 
-/// Everything that is measured. A clone measures into the same.
+/// All durations. A clone shares the same series.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     pub(crate) operations: Operations,
@@ -25,11 +28,16 @@ impl Metrics {
         }
     }
 
-    /// All of it in Prometheus' text format 0.0.4.
+    /// All metrics in Prometheus' text format 0.0.4.
     pub(crate) fn exposition(&self, status: &Status) -> Result<String, prometheus::Error> {
         let mut families = exposition::of_status(status)?;
-        families.extend(self.registering.collect());
-        families.extend(self.operations.collect());
+        families.extend(self.registering.0.collect());
+        families.extend(self.operations.0.collect());
         exposition::encode(families)
     }
+}
+
+fn histogram(name: &str, help: &str, buckets: &[f64], labels: &[&str]) -> HistogramVec {
+    let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    HistogramVec::new(options, labels).expect("name and labels are valid")
 }

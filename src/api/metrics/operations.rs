@@ -1,77 +1,63 @@
-//! How long CSI calls take, under the name that every CSI sidecar uses for it.
+//! How long CSI calls take, under the metric name that every CSI sidecar uses.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use prometheus::core::Collector;
-use prometheus::proto::MetricFamily;
-use prometheus::{HistogramOpts, HistogramVec};
+use prometheus::HistogramVec;
 use tonic::Code;
+
+use super::histogram;
+use crate::csi::query::CsiCall;
 
 const NAME: &str = "csi_sidecar_operations_seconds";
 const HELP: &str =
     "Container Storage Interface operation duration with gRPC error code status total";
-/// Those of csi-lib-utils, so that its dashboards fit.
+/// The buckets of csi-lib-utils, so that its dashboards fit.
 const BUCKETS: [f64; 13] = [
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0,
 ];
-/// What csi-lib-utils writes while a driver has not told its name.
+const LABELS: [&str; 3] = ["driver_name", "method_name", "grpc_status_code"];
+/// The name that csi-lib-utils uses while a driver has not reported its own.
 const UNKNOWN: &str = "unknown-driver";
-/// The calls that we make.
+/// The calls that the registrar makes.
 const METHODS: [&str; 3] = ["GetPluginInfo", "NodeGetInfo", "Probe"];
-/// The last code of gRPC; they are numbered from zero.
+/// The last status code of gRPC; the first is zero.
 const LAST_CODE: i32 = 16;
 
-/// One CSI call that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Operation {
-    /// Without its service, such as `NodeGetInfo`.
-    pub(crate) method: &'static str,
-    pub(crate) took: Duration,
-    pub(crate) code: Code,
+/// The durations of all calls to all drivers. A clone shares the same series.
+#[derive(Clone, Debug)]
+pub(crate) struct Operations(pub(super) HistogramVec);
+
+/// The calls to one driver. Its series end when this is dropped, or when the driver reports another
+/// name: a driver that keeps changing its name must not fill the memory.
+#[derive(Debug)]
+pub(crate) struct Account {
+    operations: Operations,
+    name: Mutex<Option<String>>,
 }
 
-/// The durations of all calls to all drivers. A clone counts into the same.
-#[derive(Clone, Debug)]
-pub(crate) struct Operations(HistogramVec);
-
 impl Operations {
-    pub(crate) fn new() -> Operations {
-        let options = HistogramOpts::new(NAME, HELP).buckets(BUCKETS.to_vec());
-        let labels = ["driver_name", "method_name", "grpc_status_code"];
-        Operations(HistogramVec::new(options, &labels).expect("name and labels are valid"))
+    pub(super) fn new() -> Operations {
+        Operations(histogram(NAME, HELP, &BUCKETS, &LABELS))
     }
 
-    pub(super) fn ended(&self, driver: Option<&str>, operation: Operation) {
-        let Operation { method, took, code } = operation;
+    pub(super) fn count(&self, driver: Option<&str>, call: CsiCall) {
+        let driver = driver.unwrap_or(UNKNOWN);
         self.0
-            .with_label_values(&[driver.unwrap_or(UNKNOWN), &path(method), &word(code)])
-            .observe(took.as_secs_f64());
+            .with_label_values(&[driver, &path(call.method), &word(call.code)])
+            .observe(call.took.as_secs_f64());
     }
 
-    /// No driver has this name any more.
+    /// Removes the series of a name that no driver has any more.
     fn forget(&self, driver: &str) {
         for method in METHODS.map(path) {
             for code in (0..=LAST_CODE).map(Code::from) {
                 match self.0.remove_label_values(&[driver, &method, &word(code)]) {
-                    // Most of them have never been.
+                    // Most of these series never existed.
                     Ok(()) | Err(_) => {}
                 }
             }
         }
     }
-
-    pub(crate) fn collect(&self) -> Vec<MetricFamily> {
-        self.0.collect()
-    }
-}
-
-/// The calls to one driver. What is counted goes when this does, or when the driver says another
-/// name: one with ever new names must not fill memory with them.
-#[derive(Debug)]
-pub(crate) struct Account {
-    operations: Operations,
-    name: Mutex<Option<String>>,
 }
 
 impl Account {
@@ -82,12 +68,8 @@ impl Account {
         }
     }
 
-    /// `name` is what the driver said in these calls, if anything.
-    pub(crate) fn ended(
-        &self,
-        name: Option<&str>,
-        operations: impl IntoIterator<Item = Operation>,
-    ) {
+    /// `name` is the name that the driver reported, if it did.
+    pub(crate) fn count(&self, name: Option<&str>, call: CsiCall) {
         if let Some(name) = name {
             let mut counted = self.name.lock().unwrap_or_else(PoisonError::into_inner);
             if counted.as_deref() != Some(name)
@@ -96,9 +78,7 @@ impl Account {
                 self.operations.forget(&old);
             }
         }
-        for operation in operations {
-            self.operations.ended(name, operation);
-        }
+        self.operations.count(name, call);
     }
 }
 
@@ -113,10 +93,9 @@ impl Drop for Account {
 
 /// The method as HTTP/2 has it.
 fn path(method: &str) -> String {
-    let service = if method.starts_with("Node") {
-        "Node"
-    } else {
-        "Identity"
+    let service = match method {
+        "NodeGetInfo" => "Node",
+        _ => "Identity",
     };
     format!("/csi.v1.{service}/{method}")
 }
@@ -132,27 +111,31 @@ fn word(code: Code) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use prometheus::core::Collector;
+
     use super::*;
 
     #[test]
-    fn a_name_that_nobody_has_any_more_leaves_nothing_behind() {
+    fn a_name_that_no_driver_has_any_more_leaves_no_series_behind() {
         let operations = Operations::new();
         let account = Account::new(operations.clone());
         let calls = |name: &str| {
             let took = Duration::from_millis(1);
             let calls = METHODS.into_iter().cycle().take(30).enumerate();
-            let calls = calls.map(|(number, method)| Operation {
+            let calls = calls.map(|(number, method)| CsiCall {
                 method,
                 took,
                 code: Code::from(i32::try_from(number).unwrap() % (LAST_CODE + 1)),
             });
-            account.ended(Some(name), calls);
-            operations.collect()[0].get_metric().len()
+            calls.for_each(|call| account.count(Some(name), call));
+            operations.0.collect()[0].get_metric().len()
         };
         let series = calls("a.b");
         assert!(series > 0);
-        assert_eq!(calls("c.d"), series, "the old name is still there");
+        assert_eq!(calls("c.d"), series, "the old name still has series");
         drop(account);
-        assert!(operations.collect()[0].get_metric().is_empty());
+        assert!(operations.0.collect()[0].get_metric().is_empty());
     }
 }

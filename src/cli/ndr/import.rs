@@ -1,4 +1,4 @@
-//! `import-ndr`: the configuration that does what a node-driver-registrar was told to do.
+//! `import-ndr`: prints a configuration equivalent to a node-driver-registrar unit or command line.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use thiserror::Error;
 
-use super::spelling::respell;
+use super::flags::{NdrError, NdrFlags};
+use super::normalize::{Normalized, normalize};
 use super::unit_file::{command_line, commands};
-use super::{NdrError, NdrFlags};
 use crate::cli::args::{Args, Command, ImportOptions};
 use crate::cli::exit::Exit;
-use crate::config::{self, ConfigError, ExplainedKey, Origin, Overrides, Provenance, Sources};
+use crate::cli::render::print;
+use crate::config::{self, ConfigError, ExplainedKey, Origin, Provenance, Sources};
+use crate::os::go_flags;
 
-/// Where systemd has units, those of the administrator first.
+/// The directories of systemd's units, in the order of their precedence.
 const UNIT_DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -24,23 +26,23 @@ const UNIT_DIRECTORIES: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
-/// Flags by which node-driver-registrar's command is known, whatever its program is called.
-const TELLING: [&str; 2] = ["csi-address", "kubelet-registration-path"];
+/// A command with one of these flags is node-driver-registrar's, whatever the name of its program.
+const NDR_FLAGS: [&str; 2] = ["csi-address", "kubelet-registration-path"];
 
-/// What the values that a link gives are marked with.
+/// The source of the values that come from a link.
 const LN: &str = "ln -s";
 
 #[derive(Debug, Error)]
 enum ImportError {
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("there is no unit {0} in any of systemd's directories")]
+    #[error("the unit {0} is in none of systemd's directories")]
     NoUnit(String),
     #[error(
-        "{0} has no command of node-driver-registrar: none has --csi-address or --kubelet-registration-path"
+        "{0} does not run node-driver-registrar: no command has --csi-address or --kubelet-registration-path"
     )]
     NoCommand(String),
-    #[error("a flag is not node-driver-registrar's: {0}")]
+    #[error("node-driver-registrar does not have this flag: {0}")]
     Flags(String),
     #[error(transparent)]
     Ndr(#[from] NdrError),
@@ -52,35 +54,32 @@ enum ImportError {
 #[derive(Debug, PartialEq, Eq)]
 struct Link {
     target: PathBuf,
-    /// The directory that it is in, and its name there unless it has the target's.
+    /// The directory of the link, and its name there unless that is the target's name.
     directory: PathBuf,
     name: Option<String>,
 }
 
 pub(crate) fn import(options: &ImportOptions) -> Result<(), Exit> {
-    let imported = imported(&options.words).map_err(|error| Exit::Failed(error.to_string()))?;
-    crate::cli::print(&imported)
+    let imported =
+        read(&options.words).and_then(|(source, commands)| translate(&source, &commands));
+    print(&imported.map_err(Exit::failed)?)
 }
 
-fn imported(words: &[String]) -> Result<String, ImportError> {
-    let (source, commands) = read(words)?;
-    translate(&source, &commands)
-}
-
-/// The commands of a unit that is named, or the command line itself.
+/// The commands of the unit that the words name, or the command line itself.
 fn read(words: &[String]) -> Result<(String, Vec<Vec<String>>), ImportError> {
+    let of_line = |commands| Ok(("the command line".to_owned(), commands));
     let [only] = words else {
-        return Ok(("the command line".to_owned(), vec![words.to_vec()]));
+        return of_line(vec![words.to_vec()]);
     };
-    let blank = only.contains(char::is_whitespace);
-    let file = if !blank && Path::new(only).is_file() {
+    let is_word = !only.contains(char::is_whitespace);
+    let file = if is_word && Path::new(only).is_file() {
         PathBuf::from(only)
-    } else if !blank && only.ends_with(".service") {
-        let directories = UNIT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(only));
-        let found = directories.into_iter().find(|path| path.is_file());
+    } else if is_word && only.ends_with(".service") {
+        let mut paths = UNIT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(only));
+        let found = paths.find(|path| path.is_file());
         found.ok_or_else(|| ImportError::NoUnit(only.clone()))?
     } else {
-        return Ok(("the command line".to_owned(), command_line(only)));
+        return of_line(command_line(only));
     };
     let text = fs::read_to_string(&file).map_err(|source| ImportError::Read {
         path: file.clone(),
@@ -91,21 +90,13 @@ fn read(words: &[String]) -> Result<(String, Vec<Vec<String>>), ImportError> {
 
 fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportError> {
     let is_registrar = |command: &&Vec<String>| {
-        let mut flags = command
-            .iter()
-            .filter_map(|word| crate::os::go_flags::split(word));
-        flags.any(|(name, _)| TELLING.contains(&name))
+        let mut flags = command.iter().filter_map(|word| go_flags::split(word));
+        flags.any(|(name, _)| NDR_FLAGS.contains(&name))
     };
     let registrar = commands.iter().find(is_registrar);
     let registrar = registrar.ok_or_else(|| ImportError::NoCommand(source.to_owned()))?;
     let (flags, ignored) = parse(registrar)?;
-    let mut sources = Sources {
-        config: None,
-        default_config: None,
-        environment_files: Vec::new(),
-        environment: Vec::new(),
-        overrides: Overrides::default(),
-    };
+    let mut sources = Sources::default();
     flags.put_into(&mut sources)?;
     let mut notes = Vec::new();
     for link in commands.iter().filter_map(|command| link(command)) {
@@ -113,23 +104,23 @@ fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportErr
     }
     notes.extend(flags.without_effect().into_iter().map(str::to_owned));
     if !ignored.is_empty() {
-        notes.push(format!("without effect here: {}", ignored.join(" ")));
+        notes.push(format!("no effect: {}", ignored.join(" ")));
     }
     let loaded = config::load(&sources)?;
     Ok(toml(source, &loaded.provenance(), &notes))
 }
 
 fn parse(command: &[String]) -> Result<(NdrFlags, Vec<String>), ImportError> {
-    let spelled = respell(command.iter().map(OsString::from));
-    let args = Args::try_parse_from(spelled.arguments)
+    let Normalized { arguments, ignored } = normalize(command.iter().map(OsString::from));
+    let args = Args::try_parse_from(arguments)
         .map_err(|error| ImportError::Flags(error.to_string().trim().to_owned()))?;
     match args.command {
-        Some(Command::Run(flags)) => Ok((flags, spelled.ignored)),
+        Some(Command::Run(flags)) => Ok((flags, ignored)),
         _ => Err(ImportError::Flags(command.join(" "))),
     }
 }
 
-/// What `ln -s` makes.
+/// The link that `ln -s` makes.
 fn link(command: &[String]) -> Option<Link> {
     let (program, rest) = command.split_first()?;
     let (options, paths): (Vec<&String>, Vec<&String>) =
@@ -143,18 +134,15 @@ fn link(command: &[String]) -> Option<Link> {
     let (target, at) = (paths.first()?, paths.get(1)?);
     let path = Path::new(at.as_str());
     let into = at.ends_with('/') || !at.ends_with(".sock");
+    let name = path.file_name().and_then(|name| name.to_str());
     Some(Link {
         target: target.into(),
         directory: if into { path } else { path.parent()? }.to_owned(),
-        name: if into {
-            None
-        } else {
-            path.file_name()?.to_str().map(str::to_owned)
-        },
+        name: name.filter(|_| !into).map(str::to_owned),
     })
 }
 
-/// A link shows where the kubelet looks, and by which path it reaches our socket.
+/// A link shows which directory the kubelet watches, and by which path it reaches our socket.
 fn put_link(link: &Link, flags: &NdrFlags, sources: &mut Sources, notes: &mut Vec<String>) {
     let overrides = &mut sources.overrides;
     overrides.set(LN, &["kubelet", "registry_dir"], text(&link.directory));
@@ -180,7 +168,7 @@ fn put_link(link: &Link, flags: &NdrFlags, sources: &mut Sources, notes: &mut Ve
         && target != name.as_str()
     {
         notes.push(format!(
-            "the link was called {name}; it is now called after the driver"
+            "the link was {name}; its name now comes from the driver"
         ));
     }
 }
@@ -189,9 +177,9 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The values that the command gives, as a file; the others have their defaults.
+/// A configuration file with the values that the command sets. The others have their defaults.
 fn toml(source: &str, entries: &[ExplainedKey], notes: &[String]) -> String {
-    let mut toml = format!("# What node-driver-registrar was told by {source}\n");
+    let mut toml = format!("# Equivalent to node-driver-registrar as started by {source}\n");
     for note in notes {
         toml += &format!("# {note}\n");
     }

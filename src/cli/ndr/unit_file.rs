@@ -1,103 +1,83 @@
-//! A systemd unit, as far as it says which commands run: ExecStart and its neighbours.
+//! A systemd unit, as far as it says which commands run: ExecStart, ExecStartPre and ExecStartPost.
 
 use std::collections::BTreeMap;
 
+/// The words that a shell has between two commands.
+const SEPARATORS: [&str; 5] = ["&&", "||", ";", "&", "|"];
+
 /// The commands of a unit's `[Service]`, in the order in which they run, each in words.
 pub(crate) fn commands(text: &str) -> Vec<Vec<String>> {
-    let mut environment = BTreeMap::new();
-    let mut lists: [Vec<String>; 3] = Default::default();
-    for (key, value) in service(text) {
-        let list = match key.as_str() {
-            "ExecStartPre" => 0,
-            "ExecStart" => 1,
-            "ExecStartPost" => 2,
-            "Environment" => {
-                let pairs = words(&value);
-                let pairs = pairs.iter().filter_map(|pair| pair.split_once('='));
-                environment.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
-                continue;
-            }
-            _ => continue,
-        };
-        // An empty line takes back what came before it.
-        if value.is_empty() {
-            lists[list].clear();
-        } else {
-            lists[list].push(value);
+    let assignments = service(text);
+    let values = |key: &'static str| {
+        let of_key = assignments.iter().filter(move |(name, _)| name == key);
+        of_key.map(|(_, value)| value.as_str())
+    };
+    let variable = |pair: String| {
+        let (name, value) = pair.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    let variables = values("Environment").flat_map(words).filter_map(variable);
+    let environment: BTreeMap<String, String> = variables.collect();
+    let mut commands = Vec::new();
+    for key in ["ExecStartPre", "ExecStart", "ExecStartPost"] {
+        let lines: Vec<&str> = values(key).collect();
+        // An empty value takes back the lines before it.
+        let lines = lines.rsplit(|line| line.is_empty()).next();
+        for line in lines.unwrap_or_default() {
+            let line = line.trim_start_matches(['@', '-', ':', '+', '!', '|']);
+            let words = words(line).into_iter();
+            commands.extend(of_shell(
+                words.map(|word| expand(&word, &environment)).collect(),
+            ));
         }
     }
-    let lines = lists.into_iter().flatten();
-    lines
-        .flat_map(|line| {
-            let line = line.trim_start_matches(['@', '-', ':', '+', '!', '|']);
-            let words = words(line);
-            let words = words.iter().map(|word| expand(word, &environment));
-            of_shell(words.collect())
-        })
-        .collect()
+    commands
 }
 
-/// A command line in words, with what a shell in it would run taken apart.
+/// The commands of a command line, each in words.
 pub(crate) fn command_line(line: &str) -> Vec<Vec<String>> {
     of_shell(words(line))
 }
 
-/// `sh -c '…'` stands for the commands in its script; any other for itself.
-fn of_shell(words: Vec<String>) -> Vec<Vec<String>> {
-    let shell = words
-        .first()
-        .and_then(|program| program.rsplit('/').next())
-        .is_some_and(|name| matches!(name, "sh" | "bash" | "dash"));
-    let script = words
-        .iter()
-        .position(|word| word.starts_with('-') && word.ends_with('c'))
-        .and_then(|at| words.get(at + 1));
-    let parts = match script {
-        Some(script) if shell => self::words(script),
-        _ => words,
-    };
-    let mut commands = vec![Vec::new()];
-    for word in parts {
-        let end = word.ends_with(';') && word.len() > 1;
-        if matches!(word.as_str(), "&&" | "||" | ";" | "&" | "|") {
-            commands.push(Vec::new());
-        } else if let Some(last) = commands.last_mut()
-            && word != "exec"
-        {
-            last.push(if end {
-                word[..word.len() - 1].to_owned()
-            } else {
-                word
-            });
-            if end {
-                commands.push(Vec::new());
-            }
+/// The commands in the script of `sh -c '…'`, or the command itself.
+fn of_shell(mut words: Vec<String>) -> Vec<Vec<String>> {
+    let program = words.first().and_then(|program| program.rsplit('/').next());
+    if matches!(program, Some("sh" | "bash" | "dash")) {
+        let is_option = |word: &String| word.starts_with('-') && word.ends_with('c');
+        let script = words.iter().skip_while(|word| !is_option(word)).nth(1);
+        if let Some(script) = script {
+            words = self::words(script);
         }
     }
-    commands.retain(|command| !command.is_empty());
+    let tokens = words.iter().flat_map(|word| match word.strip_suffix(';') {
+        Some(last) if !last.is_empty() => vec![last, ";"],
+        _ => vec![word.as_str()],
+    });
+    let tokens: Vec<&str> = tokens.filter(|token| *token != "exec").collect();
+    let commands = tokens.split(|token| SEPARATORS.contains(token));
     commands
+        .filter(|command| !command.is_empty())
+        .map(|command| command.iter().map(ToString::to_string).collect())
+        .collect()
 }
 
-/// The assignments of `[Service]`, continued lines joined.
+/// The assignments of `[Service]`, with continued lines joined.
 fn service(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().map(str::trim);
+    let joined: String = lines
+        .filter(|line| !line.starts_with(['#', ';']))
+        .map(|line| match line.strip_suffix('\\') {
+            Some(part) => format!("{part} "),
+            None => format!("{line}\n"),
+        })
+        .collect();
+    let mut section = "";
     let mut assignments = Vec::new();
-    let mut section = String::new();
-    let mut joined = String::new();
-    for line in text.lines() {
-        let line = line.trim();
-        if line.starts_with(['#', ';']) {
-            continue;
-        }
-        if let Some(part) = line.strip_suffix('\\') {
-            joined += part;
-            joined.push(' ');
-            continue;
-        }
-        let whole = std::mem::take(&mut joined) + line;
-        if whole.starts_with('[') {
-            section = whole;
+    for line in joined.lines() {
+        if line.starts_with('[') {
+            section = line;
         } else if section == "[Service]"
-            && let Some((key, value)) = whole.split_once('=')
+            && let Some((key, value)) = line.split_once('=')
         {
             assignments.push((key.trim().to_owned(), value.trim().to_owned()));
         }
@@ -128,37 +108,29 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Puts values for `$NAME`, `${NAME}` and a pod's `$(NAME)`. An unknown one stays as it is, to be
-/// seen.
+/// Replaces `$NAME`, `${NAME}` and a pod's `$(NAME)` by their values. An unknown name stays as it is,
+/// so that the reader sees it.
 fn expand(word: &str, environment: &BTreeMap<String, String>) -> String {
     let mut out = String::new();
     let mut rest = word;
-    while let Some(at) = rest.find('$') {
-        out += &rest[..at];
-        let after = &rest[at + 1..];
-        let (name, length) = match after.chars().next() {
-            Some('{') => enclosed(after, '}'),
-            Some('(') => enclosed(after, ')'),
-            _ => {
-                let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                let end = end.unwrap_or(after.len());
-                (&after[..end], end)
-            }
+    while let Some((before, after)) = rest.split_once('$') {
+        out += before;
+        let closed = |close| after.find(close).map_or(0, |end| end + 1);
+        let length = match after.chars().next() {
+            Some('{') => closed('}'),
+            Some('(') => closed(')'),
+            _ => after
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(after.len()),
         };
-        match environment.get(name) {
+        let (reference, behind) = after.split_at(length);
+        match environment.get(reference.trim_matches(['{', '}', '(', ')'])) {
             Some(value) => out += value,
-            None => out += &rest[at..=at + length],
+            None => out += &format!("${reference}"),
         }
-        rest = &after[length..];
+        rest = behind;
     }
     (out + rest).replace("%%", "%")
-}
-
-fn enclosed(text: &str, close: char) -> (&str, usize) {
-    match text.find(close) {
-        Some(end) => (&text[1..end], end + 1),
-        None => ("", 0),
-    }
 }
 
 #[cfg(test)]

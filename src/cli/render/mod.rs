@@ -1,10 +1,10 @@
-//! How a terminal shows things: tables, colours, folded lines, frames drawn over each other.
+//! How a terminal shows things: tables, colours, wrapped lines, frames drawn over each other.
 
-pub(crate) mod paint;
+pub(in crate::cli) mod paint;
 mod screen;
 mod table;
 mod wrap;
 
-pub(in crate::cli) use self::screen::Screen;
-pub(crate) use self::table::table;
-pub(crate) use self::wrap::wrap;
+pub(in crate::cli) use self::screen::{Screen, answer, json, print, put};
+pub(in crate::cli) use self::table::table;
+pub(in crate::cli) use self::wrap::{keyed, wrap};

@@ -1,118 +1,116 @@
-//! Where frames go: drawn over each other on a terminal, one after the other elsewhere.
+//! Standard output: a text once, or frames that a terminal draws over each other.
 
 use std::io::{self, IsTerminal, Write};
+use std::mem;
 
 use rustix::termios::tcgetwinsize;
+use serde::Serialize;
 
-use crate::api::status::WIDTH;
-use crate::cli::render::paint::{Paint, unpainted};
-use crate::os::columns::Fold;
+use super::paint::Paint;
+use crate::cli::exit::Exit;
+use crate::os::columns::rows;
+use crate::os::text::printable_json;
 
+/// The columns of a terminal that does not tell its size.
+const WIDTH: usize = 80;
 /// Lines longer than this are hard to read, however wide the terminal is.
 const WIDEST: usize = 120;
 
-/// Standard output.
+/// A place to draw frames.
 pub(in crate::cli) struct Screen {
-    terminal: bool,
-    paint: Paint,
-    /// Rows of the terminal that the frame on it takes.
-    drawn: usize,
-    /// A frame was printed, so that the next one is set apart from it.
-    printed: bool,
+    pub(in crate::cli) is_terminal: bool,
+    pub(in crate::cli) paint: Paint,
+    /// Printed before the next frame: on a terminal the way back over the last frame, else an empty
+    /// line.
+    before: String,
 }
 
 impl Screen {
     pub(in crate::cli) fn stdout() -> Screen {
         Screen {
-            terminal: io::stdout().is_terminal(),
+            is_terminal: io::stdout().is_terminal(),
             paint: Paint::for_stdout(),
-            drawn: 0,
-            printed: false,
+            before: String::new(),
         }
     }
 
-    pub(in crate::cli) fn is_terminal(&self) -> bool {
-        self.terminal
-    }
-
-    pub(in crate::cli) fn paint(&self) -> Paint {
-        self.paint
-    }
-
-    /// How many columns a line may have; no terminal sets no limit, because a program that reads
-    /// lines wants whole ones.
+    /// How many columns a line may have. Only a terminal sets a limit: a program that reads lines
+    /// wants whole lines.
     pub(in crate::cli) fn width(&self) -> Option<usize> {
-        let width = || {
-            self.size()
-                .map_or(WIDTH, |(columns, _)| columns.min(WIDEST))
-        };
-        self.terminal.then(width)
+        let width = || size().map_or(WIDTH, |(columns, _)| columns.min(WIDEST));
+        self.is_terminal.then(width)
     }
 
-    fn size(&self) -> Option<(usize, usize)> {
-        let size = self.terminal.then(|| tcgetwinsize(io::stdout()).ok())??;
-        let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
-        (columns > 0 && rows > 1).then_some((columns, rows))
-    }
-
-    /// Prints a text once.
-    pub(in crate::cli) fn print(&mut self, text: &str) -> io::Result<()> {
-        put(&format!("{text}\n"))
-    }
-
-    /// Shows a frame: on a terminal in the place of the last one, else below it.
-    pub(in crate::cli) fn show(&mut self, frame: &str) -> io::Result<()> {
-        if !self.terminal {
-            let gap = if std::mem::replace(&mut self.printed, true) {
-                "\n"
-            } else {
-                ""
-            };
-            return put(&format!("{gap}{frame}\n"));
+    /// Shows a frame: on a terminal in the place of the last frame, else below it. False when no
+    /// process reads it any more.
+    pub(in crate::cli) fn show(&mut self, frame: &str) -> Result<bool, Exit> {
+        if !self.is_terminal {
+            let before = mem::replace(&mut self.before, "\n".to_owned());
+            return put(&format!("{before}{frame}\n"));
         }
-        let (width, height) = self.size().unwrap_or((WIDTH, usize::MAX));
-        // One write, each line cleared behind its end and not before: nothing flickers.
-        let mut out = self.back();
+        let (width, height) = size().unwrap_or((WIDTH, usize::MAX));
+        // One write, each line cleared after its end and not before it: nothing flickers.
+        let mut out = mem::take(&mut self.before);
         let mut drawn = 0;
         let mut lines = frame.lines().peekable();
         while let Some(line) = lines.next() {
-            let fold = Fold::of(&unpainted(line), width);
+            let (taken, last) = rows(line, width);
             let more = usize::from(lines.peek().is_some());
             // The cursor cannot go up to lines that have left the screen.
-            if drawn + fold.rows + more >= height {
+            if drawn + taken + more >= height {
                 out += "…\x1b[K\n";
                 drawn += 1;
                 break;
             }
             out += line;
-            // In a row that is full the cursor stands on the last character.
-            if fold.last < width {
+            // In a full row the cursor is on the last character, which must not be cleared.
+            if last < width {
                 out += "\x1b[K";
             }
             out += "\n";
-            drawn += fold.rows;
+            drawn += taken;
         }
-        out += "\x1b[J";
-        self.drawn = drawn;
-        put(&out)
+        self.before = format!("\x1b[{drawn}A\r");
+        put(&(out + "\x1b[J"))
     }
 
-    /// The terminal has another size, and has broken the lines anew: nobody knows where they are.
-    pub(in crate::cli) fn was_resized(&mut self) -> io::Result<()> {
-        self.drawn = 0;
-        put("\x1b[H\x1b[2J")
-    }
-
-    fn back(&self) -> String {
-        match self.drawn {
-            0 => String::new(),
-            lines => format!("\x1b[{lines}A\r"),
-        }
+    /// The terminal has another size and has broken the lines differently, so that the place of the
+    /// last frame is not known: the next frame begins on an empty screen.
+    pub(in crate::cli) fn was_resized(&mut self) {
+        "\x1b[H\x1b[2J".clone_into(&mut self.before);
     }
 }
 
-fn put(text: &str) -> io::Result<()> {
+/// Prints a text once, with one line feed at its end.
+pub(in crate::cli) fn print(text: &str) -> Result<(), Exit> {
+    put(&format!("{}\n", text.trim_end())).map(drop)
+}
+
+/// A report as `--json` prints it, with what a terminal would not show escaped.
+pub(in crate::cli) fn json(report: &impl Serialize) -> Result<String, Exit> {
+    let json = serde_json::to_string_pretty(report);
+    json.map(printable_json).map_err(Exit::failed)
+}
+
+/// Prints the answer of a command; an answer that is no becomes exit code 1.
+pub(in crate::cli) fn answer(text: &str, yes: bool) -> Result<(), Exit> {
+    print(text)?;
+    if yes { Ok(()) } else { Err(Exit::No) }
+}
+
+/// Writes to standard output. False when the reader has closed it, as `head` does: that is no failure.
+pub(in crate::cli) fn put(text: &str) -> Result<bool, Exit> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Exit::failed(error)),
+    }
+}
+
+/// The columns and rows of the terminal, where it tells them.
+fn size() -> Option<(usize, usize)> {
+    let size = tcgetwinsize(io::stdout()).ok()?;
+    let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
+    (columns > 0 && rows > 1).then_some((columns, rows))
 }

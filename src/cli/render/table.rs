@@ -1,100 +1,89 @@
-//! The table that people read: a row for each driver, and its reason below.
+//! The table of drivers: a row for each driver, and its reason below.
 
+use anstyle::Style;
 use jiff::Timestamp;
 
-use super::paint::{Paint, Tone};
+use super::paint::{BAD, Paint, QUIET, TITLE, style_of};
 use super::wrap;
 use crate::api::age;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::columns::{columns, padded, shortened};
 use crate::os::text::printable;
 
-/// An id that is longer has a line of its own: cut short, it could not be typed again.
+/// A longer id gets a line of its own: cut short, a user could not type it again.
 const WIDEST_DRIVER: usize = 32;
 /// `waiting-for-kubelet`
 const PHASE: usize = 19;
 const SINCE: usize = 5;
 const GAP: usize = 2;
 const INDENT: usize = 2;
-/// A terminal narrower than this gets lines that are too long.
+/// A narrower terminal gets lines that are too long.
 const NARROWEST: usize = 60;
 
-/// The status in lines for a terminal of this width, without a line feed at the end; without a width,
-/// nothing is broken or cut.
+struct Table {
+    /// The columns of a line, if there is a limit.
+    width: Option<usize>,
+    /// The columns of an id.
+    driver: usize,
+    paint: Paint,
+}
+
+/// The status in lines for a terminal of this width, without a line feed at the end. Without a width,
+/// no line is broken or cut.
 pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint: Paint) -> String {
-    let width = width.map(|width| width.max(NARROWEST));
+    let table = Table::new(status, width, paint);
     let mut lines = Vec::new();
     if status.drivers.is_empty() {
-        lines.push("no drivers are configured".to_owned());
+        lines.push("no drivers are configured or discovered".to_owned());
     } else {
-        let columns = Columns::of(status, width);
-        let titles = columns.row("DRIVER", "PHASE", "SINCE", "NODE ID", |phase| {
-            phase.to_owned()
-        });
-        lines.push(paint.paint(Tone::Title, &titles));
-        for driver in &status.drivers {
-            columns.driver(driver, now, paint, &mut lines);
-        }
+        let titles = table.row(["DRIVER", "PHASE", "SINCE", "NODE ID"], Style::new());
+        lines.push(paint.paint(TITLE, &titles));
+    }
+    for driver in &status.drivers {
+        table.driver(driver, now, &mut lines);
     }
     for note in &status.notes {
-        for line in wrap(&format!("note: {}", printable(note)), width) {
-            lines.push(paint.paint(Tone::Bad, &line));
-        }
+        let note = wrap(&format!("note: {}", printable(note)), table.width);
+        lines.extend(note.iter().map(|line| paint.paint(BAD, line)));
     }
     lines.join("\n")
 }
 
-struct Columns {
-    width: Option<usize>,
-    driver: usize,
-}
-
-impl Columns {
-    fn of(status: &Status, width: Option<usize>) -> Columns {
+impl Table {
+    fn new(status: &Status, width: Option<usize>, paint: Paint) -> Table {
         let ids = status.drivers.iter().map(|driver| columns(&driver.id));
         let longest = ids.filter(|length| *length <= WIDEST_DRIVER).max();
-        Columns {
-            width,
+        Table {
+            width: width.map(|width| width.max(NARROWEST)),
             driver: longest.unwrap_or(0).max("DRIVER".len()),
+            paint,
         }
     }
 
-    fn driver(&self, driver: &Driver, now: Timestamp, paint: Paint, lines: &mut Vec<String>) {
+    fn driver(&self, driver: &Driver, now: Timestamp, lines: &mut Vec<String>) {
         let mut id = printable(&driver.id);
         if columns(&id) > self.driver {
             lines.push(std::mem::take(&mut id));
         }
         let node_id = printable(driver.node_id.as_deref().unwrap_or("-"));
-        let since = age(&driver.since, now);
-        let colour = |text: &str| paint.paint(Tone::of_phase(&driver.phase), text);
-        lines.push(self.row(&id, &driver.phase, &since, &node_id, colour));
+        let cells: [&str; 4] = [&id, &driver.phase, &age(&driver.since, now), &node_id];
+        lines.push(self.row(cells, style_of(&driver.phase)));
         for line in wrap(&driver.reason, self.width.map(|width| width - INDENT)) {
-            lines.push(paint.paint(Tone::Quiet, &format!("{:INDENT$}{line}", "")));
+            lines.push(self.paint.paint(QUIET, &format!("{:INDENT$}{line}", "")));
         }
     }
 
-    fn row(
-        &self,
-        driver: &str,
-        phase: &str,
-        since: &str,
-        node_id: &str,
-        colour: impl Fn(&str) -> String,
-    ) -> String {
+    fn row(&self, [driver, phase, since, node_id]: [&str; 4], style: Style) -> String {
         let before = self.driver + PHASE + SINCE + 3 * GAP;
-        let node_id = self.width.map_or_else(
-            || node_id.to_owned(),
-            |width| shortened(node_id, width.saturating_sub(before)),
-        );
-        // Padded before it is painted: the escape sequences have no width.
-        let phase = colour(&format!("{phase:<PHASE$}"));
-        format!(
-            "{}{:GAP$}{phase}{:GAP$}{since:>SINCE$}{:GAP$}{node_id}",
+        let room = self.width.map(|width| width.saturating_sub(before));
+        [
             padded(driver, self.driver),
-            "",
-            "",
-            "",
-        )
+            // Padded before it is painted: `format!` would count the escape sequences.
+            self.paint.paint(style, &format!("{phase:<PHASE$}")),
+            format!("{since:>SINCE$}"),
+            room.map_or_else(|| node_id.to_owned(), |room| shortened(node_id, room)),
+        ]
+        .join(&" ".repeat(GAP))
     }
 }
 
@@ -119,7 +108,7 @@ mod tests {
             drivers,
             ..Status::default()
         };
-        table(&status, Some(crate::api::status::WIDTH), now, paint)
+        table(&status, Some(80), now, paint)
     }
 
     #[test]
@@ -129,7 +118,7 @@ mod tests {
                 "nfs.csi.k8s.io",
                 "registered",
                 Some("node-1"),
-                "by the kubelet, pid 7",
+                "registered by kubelet (pid 7)",
             ),
             driver("a", "waiting-for-driver", None, "waiting for /a/csi.sock"),
         ];
@@ -138,7 +127,7 @@ mod tests {
             "\
 DRIVER          PHASE                SINCE  NODE ID
 nfs.csi.k8s.io  registered             12m  node-1
-  by the kubelet, pid 7
+  registered by kubelet (pid 7)
 a               waiting-for-driver     12m  -
   waiting for /a/csi.sock"
         );

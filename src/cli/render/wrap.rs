@@ -1,29 +1,33 @@
-//! Breaks text into lines of a given width.
+//! Text in lines of a given width.
 
-use crate::os::columns::columns;
+use std::borrow::Cow;
+
+use textwrap::{Options, WordSplitter};
 
 /// `text` in lines of at most `width` columns, broken at blanks only: half a path can neither be
-/// copied nor found. A word that is wider than a line has a line of its own, which the terminal
-/// breaks at its edge and joins again when it is copied. Without a width, `text` as it is.
+/// copied nor found. A word that is wider than a line gets a line of its own, which the terminal
+/// breaks at its edge and joins again when a user copies it. Without a width, `text` as it is.
 pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else {
         return vec![text.to_owned()];
     };
-    let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    lines
+    let options = Options::new(width)
+        .break_words(false)
+        .word_splitter(WordSplitter::NoHyphenation);
+    let lines = textwrap::wrap(text, options).into_iter();
+    let filled = lines.filter(|line| !line.is_empty());
+    filled.map(Cow::into_owned).collect()
+}
+
+/// Lines with `key` before the first one, and blanks in its place before the others.
+pub(crate) fn keyed(
+    key: &str,
+    width: usize,
+    lines: impl IntoIterator<Item = String>,
+) -> Vec<String> {
+    let keys = std::iter::once(key).chain(std::iter::repeat(""));
+    let line = |(key, line)| format!("{key:<width$}{line}");
+    keys.zip(lines).map(line).collect()
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ fn a_flag_may_set_a_driver_and_several_keys() {
             "/run/csi/socket",
         );
     let settings = bench.load().settings;
-    assert!(settings.one_directory());
+    assert!(settings.layout().one_directory());
     assert_eq!(
         settings.drivers["a.b"].csi_socket,
         PathBuf::from("/run/csi/socket")

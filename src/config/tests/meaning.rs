@@ -128,9 +128,13 @@ fn http_listens_on_an_address_or_a_socket_or_not_at_all() {
 #[test]
 fn one_path_written_in_two_ways_is_one_directory() {
     let same = settings("registry_dir = '/k//r/./'\nkubelet.registry_dir = '/k/r'");
-    assert!(same.one_directory());
+    assert!(same.layout().one_directory());
     assert_eq!(same.registry_dir.as_os_str(), "/k/r");
-    assert!(!settings("registry_dir = '/a'\nkubelet.registry_dir = '/b'").one_directory());
+    assert!(
+        !settings("registry_dir = '/a'\nkubelet.registry_dir = '/b'")
+            .layout()
+            .one_directory()
+    );
 }
 
 #[test]
@@ -146,12 +150,12 @@ fn two_paths_to_one_directory_are_one_directory() {
             bench.path(b)
         ))
     };
-    assert!(of("real", "link").one_directory());
-    assert!(!of("real", "other").one_directory());
-    assert!(!of("real", "missing").one_directory());
+    assert!(of("real", "link").layout().one_directory());
+    assert!(!of("real", "other").layout().one_directory());
+    assert!(!of("real", "missing").layout().one_directory());
     // It is made later, and is one then, too.
-    assert!(of("real/later", "link/later").one_directory());
-    assert!(!of("real/later", "other/later").one_directory());
+    assert!(of("real/later", "link/later").layout().one_directory());
+    assert!(!of("real/later", "other/later").layout().one_directory());
 }
 
 #[test]

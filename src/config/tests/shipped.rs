@@ -7,8 +7,8 @@ use figment::value::{Dict, Value};
 
 use super::*;
 use crate::config::Settings;
-use crate::config::explain::of_driver;
 use crate::config::key::KEYS;
+use crate::config::provenance::of_driver;
 use crate::config::tree::Tree;
 
 const SHIPPED: &str = include_str!("../../../config/config.toml");

@@ -18,15 +18,6 @@ fn removes_a_file_only_while_it_is_the_one_that_was_meant() {
     assert!(!path.is_symlink());
 }
 
-fn socket_place(directory: &Path) -> SocketPlace<'_> {
-    SocketPlace {
-        path: directory.join("a-reg.sock"),
-        directory,
-        stage: directory,
-        borrowed: false,
-    }
-}
-
 /// What a kubelet is given, and where it is made.
 fn link_place(root: &Path) -> LinkPlace<'_> {
     LinkPlace {
@@ -39,15 +30,20 @@ fn link_place(root: &Path) -> LinkPlace<'_> {
 }
 
 /// A file that is somebody's, put over whatever is at `path`.
-fn come(path: &Path) {
+pub(in crate::disk) fn come(path: &Path) {
     let beside = path.with_extension("beside");
     fs::write(&beside, "theirs").unwrap();
     fs::rename(&beside, path).unwrap();
 }
 
 #[track_caller]
-fn is_theirs(path: &Path) {
+pub(in crate::disk) fn is_theirs(path: &Path) {
     assert_eq!(fs::read_to_string(path).unwrap(), "theirs");
+}
+
+#[track_caller]
+fn is_refused<T: std::fmt::Debug>(done: io::Result<T>) {
+    assert_eq!(done.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
 }
 
 /// What is at a link's place when it is looked at.
@@ -59,7 +55,6 @@ fn a_link_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
     let dead: Found = |place| symlink("/nowhere", &place.path).unwrap();
     let ours: Found = |place| symlink(&place.target, &place.path).unwrap();
     let hard: Found = |place| fs::hard_link(&place.socket, &place.path).unwrap();
-    let wait = OnLiveOwner::Wait;
     for (found, is_hard) in [(nobody, false), (dead, false), (ours, false), (hard, true)] {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("registry")).unwrap();
@@ -68,23 +63,23 @@ fn a_link_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
         bed::dead_socket(&place.socket);
         found(&place);
 
-        let seen = place.look();
+        let seen = place.look().unwrap();
         come(&place.path);
-        assert!(place.announce_over(seen, wait).unwrap().is_none());
+        is_refused(place.announce_over(&seen));
         is_theirs(&place.path);
-        assert!(place.announce(wait).is_err() && place.publish(wait).is_err());
+        assert!(place.announce(false).is_err() && place.publish(false).is_err());
         is_theirs(&place.path);
 
         fs::remove_file(&place.path).unwrap();
         found(&place);
-        let seen = place.look();
+        let seen = place.look().unwrap();
         if !matches!(seen, Occupant::Ours(_)) {
             come(&place.path);
-            assert!(place.publish_over(seen, wait).unwrap().is_none());
+            is_refused(place.publish_over(&seen));
             is_theirs(&place.path);
             fs::remove_file(&place.path).unwrap();
         }
-        let made = place.announce(wait).unwrap();
+        let made = place.announce(false).unwrap();
         assert!(place.is_ours(&made.identity) && made.made);
         let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
         assert_eq!(left.len(), 2, "{left:?}");
@@ -97,28 +92,9 @@ fn what_is_found_in_the_place_of_ours_is_not_ours() {
     fs::create_dir(dir.path().join("registry")).unwrap();
     let place = link_place(dir.path());
     come(&place.path);
-    let made = place.made(Ok(()));
+    let made = place.made();
     assert!(
         matches!(made, Err(Obstacle::RemovedAtOnce)),
         "taken for ours"
     );
-}
-
-#[tokio::test]
-async fn a_socket_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
-    for is_dead in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        let place = socket_place(dir.path());
-        if is_dead {
-            bed::dead_socket(&place.path);
-        }
-        let seen = place.look(None);
-        come(&place.path);
-        let listening = place.listen_over(seen, OnLiveOwner::Wait);
-        assert!(listening.unwrap().is_none());
-        is_theirs(&place.path);
-        assert!(place.listen(None, OnLiveOwner::Wait).is_err());
-        is_theirs(&place.path);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
 }

@@ -31,7 +31,7 @@ fn an_announcement_that_is_owed_waits_for_a_call_to_end() {
         NOW,
     );
     assert_eq!(
-        (tried.driver.phase(), letters(&tried.effects)),
+        (tried.driver.phase(), tried.done.letters.clone()),
         (Registered, String::new())
     );
     let later = tried.driver.deadline().unwrap();
@@ -44,7 +44,7 @@ fn an_announcement_that_is_owed_waits_for_a_call_to_end() {
         later,
     );
     assert_eq!(
-        (tried.driver.phase(), letters(&tried.effects)),
+        (tried.driver.phase(), tried.done.letters.clone()),
         (WaitingForKubelet, "a".to_owned())
     );
 }
@@ -61,7 +61,7 @@ fn a_registered_driver_is_not_announced_however_often_it_is_looked_at() {
         tried.apply(ticked, now);
     }
     assert_eq!(
-        (tried.driver.phase(), letters(&tried.effects)),
+        (tried.driver.phase(), tried.done.letters.clone()),
         (Registered, String::new())
     );
 }
@@ -73,7 +73,7 @@ fn a_kubelet_that_ends_while_the_driver_is_away_takes_the_link_with_it() {
     assert!(tried.driver.links().is_some());
     tried.apply(Event::KubeletEnded(KUBELET), NOW);
     assert_eq!(
-        (tried.driver.phase(), letters(&tried.effects)),
+        (tried.driver.phase(), tried.done.letters.clone()),
         (WaitingForDriver, "d".to_owned())
     );
 }
@@ -102,12 +102,12 @@ fn a_driver_that_is_gone_for_too_long_is_withdrawn_until_it_comes_back() {
         at,
     );
     assert_eq!(
-        (tried.driver.phase(), letters(&tried.effects)),
+        (tried.driver.phase(), tried.done.letters.clone()),
         (Withdrawn, "d".to_owned())
     );
     tried.apply(Event::DriverAnswered(answer()), at);
     assert_eq!(
-        (tried.driver.phase(), letters(&tried.effects)),
+        (tried.driver.phase(), tried.done.letters.clone()),
         (WaitingForKubelet, "dp".to_owned())
     );
 }
@@ -159,16 +159,16 @@ fn a_link_to_a_socket_that_others_serve_is_theirs_unless_it_was_ours_before() {
             assert_eq!(driver.phase(), Conflict);
             for row in ["goes silent", "withdraw", "answers under another name"] {
                 let mut driver = driver.clone();
-                let effects = driver.apply(events(row, &driver.clone()), NOW);
-                let links: String = letters(&effects).matches('d').collect();
-                assert_eq!(links, goes, "{row}: {effects:?}");
+                let actions = driver.apply(events(row, &driver.clone()), NOW);
+                let links: String = letters(&actions).matches('d').collect();
+                assert_eq!(links, goes, "{row}: {actions:?}");
             }
             // When they are gone, what is left of them is nobody's.
             driver.apply(Event::DriverSilent("gone".to_owned()), NOW);
             driver.apply(Event::SocketSeen(Seen::NotOurs), NOW);
             driver.apply(Event::SocketServed(Identity::numbered(4)), NOW);
-            let effects = driver.apply(Event::LinkSeen(Seen::Ours(link)), NOW);
-            assert_eq!(letters(&effects), "d");
+            let actions = driver.apply(Event::LinkSeen(Seen::Ours(link)), NOW);
+            assert_eq!(letters(&actions), "d");
         }
     }
 }
@@ -199,17 +199,17 @@ fn what_is_owed_is_not_held_up_by_calls_about_others() {
     let mut tried = Tried::new(in_phase(Registered));
     tried.apply(Event::Reannounce("by hand"), NOW);
     tried.apply(ticked(Calling::This), NOW);
-    assert_eq!(letters(&tried.effects), "");
+    assert_eq!(tried.done.letters, "");
     assert!(tried.driver.deadline() > Some(NOW));
     tried.apply(registered(), NOW);
     assert!(tried.driver.deadline() <= Some(NOW));
     tried.apply(ticked(Calling::Others), NOW);
-    assert_eq!(letters(&tried.effects), "a");
+    assert_eq!(tried.done.letters, "a");
 
     let late = NOW + Duration::from_secs(60);
     let mut tried = Tried::new(in_phase(WaitingForKubelet));
     tried.apply(ticked(Calling::Others), late);
-    assert_eq!(letters(&tried.effects), "");
+    assert_eq!(tried.done.letters, "");
     assert!(tried.driver.deadline() > Some(late));
 }
 
@@ -233,7 +233,7 @@ fn an_announcement_by_hand_goes_with_its_link() {
         },
         NOW + Duration::from_secs(4),
     );
-    assert_eq!(letters(&tried.effects), "dp");
+    assert_eq!(tried.done.letters, "dp");
     assert_eq!(tried.driver.phase(), Registered);
 }
 
@@ -263,7 +263,7 @@ fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
         },
         NOW,
     );
-    assert_eq!(letters(&tried.effects), "a");
+    assert_eq!(tried.done.letters, "a");
 }
 
 #[test]

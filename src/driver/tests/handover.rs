@@ -1,6 +1,6 @@
 //! A driver that is silent and one that answers under its name.
 
-use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, letters, registered, terms};
+use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, registered, terms};
 use crate::driver::phase::Phase::*;
 use crate::driver::{AdvertisedInfo, Calling, Driver, Event};
 
@@ -31,10 +31,10 @@ fn a_driver_that_answers_or_is_still_asked_keeps_its_name() {
 #[test]
 fn a_silent_driver_that_no_kubelet_holds_leaves_the_name_alone() {
     let mut holder = silent(in_phase(WaitingForKubelet));
-    let estate = holder.give_up_name(false).unwrap();
+    let handover = holder.give_up_name(false).unwrap();
     assert_eq!((holder.name(), holder.serves()), (None, None));
     let mut heir = sibling();
-    heir.driver.inherit(estate, NOW);
+    heir.driver.inherit(handover, NOW);
     assert!(!heir.driver.is_registered() && heir.driver.links().is_none());
 }
 
@@ -64,11 +64,11 @@ fn link_and_registration_pass_to_the_sibling_and_the_endpoint_is_announced_once(
     };
     heir.apply(tick.clone(), NOW);
     heir.apply(tick.clone(), NOW);
-    assert_eq!(letters(&heir.effects), "sa");
+    assert_eq!(heir.done.letters, "sa");
     heir.apply(registered(), NOW);
     heir.apply(tick, NOW);
     assert_eq!(heir.driver.phase(), Registered);
-    assert_eq!(letters(&heir.effects), "sa");
+    assert_eq!(heir.done.letters, "sa");
 }
 
 #[test]
@@ -94,6 +94,6 @@ fn the_pace_of_announcements_passes_with_the_name() {
         },
         NOW,
     );
-    assert_eq!(letters(&heir.effects), "s");
+    assert_eq!(heir.done.letters, "s");
     assert!(heir.driver.deadline() > Some(NOW));
 }

@@ -7,7 +7,7 @@ use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::{AdvertisedInfo, Driver, Effect, Event};
+use crate::driver::{Actions, AdvertisedInfo, Driver, Event, Files, Put, Removal, step};
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -51,35 +51,49 @@ pub(super) fn registered() -> Event {
     }
 }
 
-/// What a driver was asked to do, with every effect succeeding: sockets and links get new numbers.
+/// A driver on a disk where everything succeeds: sockets and links get new numbers.
 pub(super) struct Tried {
     pub(super) driver: Driver,
-    pub(super) effects: Vec<Effect>,
+    pub(super) done: Done,
+}
+
+/// What was done on that disk.
+pub(super) struct Done {
+    /// One letter each: serve, publish, announce, delete the link, x for the socket.
+    pub(super) letters: String,
     next: u64,
 }
 
 impl Tried {
     pub(super) fn new(driver: Driver) -> Tried {
-        Tried {
-            driver,
-            effects: Vec::new(),
+        let done = Done {
+            letters: String::new(),
             next: 100,
-        }
+        };
+        Tried { driver, done }
     }
 
     pub(super) fn apply(&mut self, event: Event, now: Moment) {
-        for effect in self.driver.apply(event, now) {
-            self.effects.push(effect.clone());
-            self.next += 1;
-            let identity = Identity::numbered(self.next);
-            let outcome = match effect {
-                Effect::Serve(_) => Event::SocketServed(identity),
-                Effect::Publish(..) | Effect::Announce(..) => Event::LinkPublished(identity),
-                Effect::Unserve(..) | Effect::Unlink(..) | Effect::Save => continue,
-            };
-            self.apply(outcome, now);
-        }
+        step(&mut self.driver, event, now, &mut self.done);
     }
+}
+
+impl Files for Done {
+    fn remove(&mut self, _: &Driver, removal: Removal) {
+        self.letters.push(letter_of_removal(&removal));
+    }
+
+    fn put(&mut self, _: &mut Driver, put: Put) -> Option<Event> {
+        self.letters.push(letter_of_put(&put));
+        self.next += 1;
+        let identity = Identity::numbered(self.next);
+        Some(match put {
+            Put::Serve(_) => Event::SocketServed(identity),
+            Put::Publish(..) | Put::Announce(..) => Event::LinkPublished(identity),
+        })
+    }
+
+    fn save(&mut self, _: &Driver) {}
 }
 
 /// A driver in this phase, reached by the shortest way.
@@ -117,15 +131,25 @@ fn in_conflict() -> Driver {
     driver
 }
 
-/// The effects, by one letter each: Serve, Unserve (x), Publish, Announce, Unlink (d).
-pub(super) fn letters(effects: &[Effect]) -> String {
-    let letter = |effect: &Effect| match effect {
-        Effect::Serve(_) => Some('s'),
-        Effect::Unserve(..) => Some('x'),
-        Effect::Publish(..) => Some('p'),
-        Effect::Announce(..) => Some('a'),
-        Effect::Unlink(..) => Some('d'),
-        Effect::Save => None,
-    };
-    effects.iter().filter_map(letter).collect()
+/// The actions, by one letter each.
+pub(super) fn letters(actions: &Actions) -> String {
+    let removals = actions.remove.iter().map(letter_of_removal);
+    removals
+        .chain(actions.put.iter().map(letter_of_put))
+        .collect()
+}
+
+fn letter_of_removal(removal: &Removal) -> char {
+    match removal {
+        Removal::Link(..) => 'd',
+        Removal::Socket(..) => 'x',
+    }
+}
+
+fn letter_of_put(put: &Put) -> char {
+    match put {
+        Put::Serve(_) => 's',
+        Put::Publish(..) => 'p',
+        Put::Announce(..) => 'a',
+    }
 }

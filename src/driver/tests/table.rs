@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::scenario::{KUBELET, NOW, STRANGER, Tried, answer, in_phase, letters, name, registered};
+use super::scenario::{KUBELET, NOW, STRANGER, Tried, answer, in_phase, name, registered};
 use crate::disk::identity::Identity;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase::{self, *};
@@ -134,7 +134,7 @@ fn every_phase_with_every_event_leads_where_the_table_says() {
                     );
                 }
             }
-            let found = (tried.driver.phase(), letters(&tried.effects));
+            let found = (tried.driver.phase(), tried.done.letters.clone());
             if found != (next, effects.to_owned()) {
                 wrong.push(format!(
                     "{phase} + {row}: {found:?} instead of {:?}",

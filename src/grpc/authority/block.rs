@@ -1,17 +1,17 @@
-//! A header block on its way in: the payloads of one HEADERS frame and its CONTINUATIONs.
+//! An incoming header block: the payloads of a HEADERS frame and its CONTINUATIONs.
 
 use super::malformed::Malformed;
 use crate::grpc::frame::{END_STREAM, Head, PADDED, PRIORITY};
 
-/// Most bytes of HPACK in one block, over all of its frames.
+/// The most bytes of HPACK in a block, over all of its frames.
 pub(super) const MAX_BLOCK: usize = 16_384;
 
-/// Most CONTINUATION frames in one block. The bound on bytes alone would let a client send empty
-/// ones for ever (CVE-2024-27316 and its kin); an honest client needs none for a block this small.
+/// The most CONTINUATION frames in a block. With a limit on bytes alone a client could send empty
+/// frames forever (CVE-2024-27316 and similar); an honest client needs none for a block this small.
 pub(super) const MAX_CONTINUATIONS: usize = 32;
 
-/// The stream dependency and weight of a HEADERS frame. Nobody acts on them, but h2 refuses a
-/// stream that depends on itself, and it is not for us to hide that.
+/// The stream dependency and weight of a HEADERS frame. No server acts on them, but h2 refuses a
+/// stream that depends on itself, and the adapter must not hide that.
 type Priority = [u8; 5];
 
 #[derive(Debug)]

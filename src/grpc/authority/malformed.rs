@@ -1,9 +1,9 @@
-//! What a client may not send: the reasons for which its connection is closed.
+//! Malformed input of a client, which closes its connection.
 
 use loona_hpack::decoder::DecoderError;
 
-/// The adapter lost, or refuses to follow, what the client sends. There is no way back: after
-/// this the borders between frames and the HPACK table are unknown.
+/// Why the adapter cannot, or refuses to, follow the client. It cannot recover: after this it no
+/// longer knows the borders between frames or the HPACK table.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("the connection does not start with the HTTP/2 client preface")]

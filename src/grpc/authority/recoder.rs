@@ -1,4 +1,5 @@
-//! Turns a client's header block into one that stands alone, with `localhost` for `:authority`.
+//! The recoder of header blocks: each becomes independent of earlier blocks, with `localhost` for
+//! `:authority`.
 
 use loona_hpack::Decoder;
 
@@ -6,17 +7,17 @@ use super::literal::put_field;
 use super::malformed::Malformed;
 use super::representation::{Kind, Representation};
 
-/// Most bytes of a decoded list, as HTTP/2 counts them: each field has 32 on top. It is also
-/// hyper's bound.
+/// The most bytes of a decoded list, as HTTP/2 counts them: 32 more for each field. hyper has the same
+/// limit.
 ///
-/// A literal costs at most 7 bytes beside its name and value (1, and 3 for each length), and
-/// `:authority: localhost` is shorter than what the smallest `:authority` counts for. So a list
-/// within this bound, encoded again, has room in one frame, its priority fields included: a
-/// CONTINUATION is never needed on the way out.
+/// A literal needs at most 7 bytes in addition to its name and value (1, and 3 for each length), and
+/// `:authority: localhost` is shorter than the count of the smallest `:authority`. So a list within this
+/// limit fits into a single frame when it is encoded again, with its priority fields: the output never
+/// needs a CONTINUATION.
 pub(super) const MAX_LIST: usize = 16_384;
 const FIELD_OVERHEAD: usize = 32;
 
-/// HTTP/2's initial SETTINGS_HEADER_TABLE_SIZE, which our server never raises.
+/// The initial SETTINGS_HEADER_TABLE_SIZE of HTTP/2, which our server never raises.
 const MAX_TABLE: usize = 4_096;
 
 /// The HPACK context of one client.
@@ -33,8 +34,8 @@ impl Recoder {
 
     /// Decodes a whole block and encodes its fields again, in their order, as plain literals.
     ///
-    /// The decoder gets the block field by field: given the whole, it could not be stopped before
-    /// the end of an HPACK bomb, and does not tell which fields are never to be indexed.
+    /// The decoder gets the block field by field. With the whole block it could not be stopped before
+    /// the end of an HPACK bomb, and it does not report which fields must never be indexed.
     pub(super) fn recode(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut output = Vec::with_capacity(block.len());
         let mut plain = Vec::new();
@@ -46,8 +47,8 @@ impl Recoder {
                 if list > 0 {
                     return Err(Malformed::LateSizeUpdate);
                 }
-                // It stays in `plain` and goes along with the field behind it: the decoder takes
-                // an update that nothing follows for an error.
+                // The update stays in `plain`, in front of the next field: for the decoder, an update
+                // without a field is an error.
                 continue;
             }
             let never_indexed = representation.kind == Kind::NeverIndexed;
@@ -67,7 +68,7 @@ impl Recoder {
             }
             plain.clear();
         }
-        // Left over is at most a size update at the very end, which the decoder refuses.
+        // Only a size update at the end of the block can be left, which the decoder refuses.
         self.decoder.decode_with_cb(&plain, |_, _| ())?;
         Ok(output)
     }

@@ -1,4 +1,4 @@
-//! One field representation, cut off the front of a header block (RFC 7541, section 6).
+//! A field representation at the start of a header block (RFC 7541, section 6).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::literal::put_string;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Field,
-    /// A field that must stay out of every table on its way: a secret, in its sender's eyes.
+    /// A field that no table may store, because its sender treats it as a secret.
     NeverIndexed,
     SizeUpdate,
 }
@@ -31,7 +31,7 @@ struct Text<'a> {
 }
 
 impl<'a> Representation<'a> {
-    /// Takes the first representation off `block`.
+    /// Removes the first representation from `block`.
     pub(super) fn take(block: &mut &'a [u8]) -> Result<Self, DecoderError> {
         let whole = *block;
         let (kind, prefix, literal) = match whole.first() {
@@ -87,9 +87,9 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Takes an integer whose first octet has `prefix` bits of it (RFC 7541, section 5.1).
+/// Removes an integer whose first octet has `prefix` bits of it (RFC 7541, section 5.1).
 fn take_integer(block: &mut &[u8], prefix: u8) -> Result<usize, DecoderError> {
-    // As many as loona-hpack takes: 2^28 is far above every bound here, and fits a 32-bit usize.
+    // The limit of loona-hpack: 2^28 is far above every limit here, and fits a 32-bit usize.
     const MAX_CONTINUATION_OCTETS: usize = 4;
     let refused = DecoderError::IntegerDecodingError;
 

@@ -1,13 +1,12 @@
-//! Follows the bytes of one client and puts them out again with another `:authority`.
+//! The rewriter of a client's bytes: the same bytes with another `:authority`.
 //!
-//! Pure: bytes in, bytes out. What comes out depends on the bytes alone, never on how they were
-//! cut on the way.
+//! It does no I/O. Its output depends on the bytes alone, never on how they were split.
 //!
-//! However long the client talks, and whatever it says, a rewriter holds less than 256 KiB: one
-//! payload and one block (16 KiB each, up to twice that with a vector's spare room), the dynamic
-//! table (4 KiB as HPACK counts, some 24 KiB in memory) and, for the moment of recoding, three
-//! copies of one field (26 KiB each when it was Huffman-coded) and the new block. The worst that
-//! a fuzzer and hand-made blocks drove it to was 101 KiB. Between requests only the table is left.
+//! Whatever the client sends, a rewriter uses less than 256 KiB: a payload and a block (16 KiB each, up
+//! to twice that with the spare capacity of a vector), the dynamic table (4 KiB as HPACK counts, some
+//! 24 KiB in memory) and, while it recodes, three copies of a field (26 KiB each if the field was
+//! Huffman-coded) and the new block. The most that a fuzzer and hand-made blocks reached was 101 KiB.
+//! Between requests only the table remains.
 
 use super::block::Block;
 use super::malformed::Malformed;
@@ -16,8 +15,8 @@ use crate::grpc::frame::{
     CONTINUATION, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, MAX_PAYLOAD, PREFACE, PRIORITY,
 };
 
-/// No more input is taken while this much output waits. A dozen bytes of HPACK can stand for
-/// 16 KiB of header fields, so a bound on what is read is none on what is put out.
+/// The rewriter takes no more input while this much output waits. A dozen bytes of HPACK can represent
+/// 16 KiB of header fields, so a limit on the input does not limit the output.
 pub(super) const ENOUGH_OUTPUT: usize = 16_384;
 
 pub(super) struct Rewriter {
@@ -25,7 +24,7 @@ pub(super) struct Rewriter {
     recoder: Recoder,
 }
 
-/// What the next byte belongs to.
+/// The part of the stream that the next byte belongs to.
 enum Reading {
     Preface {
         matched: usize,
@@ -33,7 +32,7 @@ enum Reading {
     Head {
         bytes: [u8; HEAD_LEN],
         filled: usize,
-        /// A header block that wants a CONTINUATION.
+        /// A header block that is not complete: a CONTINUATION must follow.
         open: Option<Block>,
     },
     /// The payload of a frame that passes untouched.
@@ -57,11 +56,11 @@ impl Rewriter {
         }
     }
 
-    /// Takes bytes off `input`, appends to `output` what the server shall see, and returns how
-    /// many were taken: all of them, unless `output` reached [`ENOUGH_OUTPUT`].
+    /// Reads `input`, appends the bytes for the server to `output`, and returns how many bytes it read:
+    /// all of them, unless `output` reached [`ENOUGH_OUTPUT`].
     ///
-    /// On an error `output` still has everything that came before the fault, and every later call
-    /// returns that error again.
+    /// On an error `output` contains everything that came before the fault, and every later call returns
+    /// the same error.
     pub(super) fn feed(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, Malformed> {
         if let Reading::Failed(malformed) = self.state {
             return Err(malformed);
@@ -169,7 +168,7 @@ impl Rewriter {
         }
     }
 
-    /// Waits for the rest of `payload`, or, when it is whole, goes on with its block.
+    /// Waits for the rest of `payload`. When it is complete, continues with its block.
     fn collect(
         &mut self,
         head: Head,
@@ -220,7 +219,7 @@ impl Rewriter {
         Ok(())
     }
 
-    /// Bytes of the client's that are held back.
+    /// The bytes of the client that are not passed on yet.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let (payload, open) = match &self.state {

@@ -1,4 +1,4 @@
-//! The connection as the server sees it: reads come through a rewriter, writes go straight.
+//! The connection as the server sees it: reads go through a rewriter, writes do not.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::rewriter::Rewriter;
 
-/// Bytes asked of the inner stream at a time, into a buffer on the stack.
+/// The bytes of a single read from the inner stream, into a buffer on the stack.
 const CHUNK: usize = 4_096;
 
-/// A client's connection with an `:authority` that h2 takes.
+/// A client's connection with an `:authority` that h2 accepts.
 ///
 /// Both buffers are empty, and own no memory, while the connection is idle.
 pub(crate) struct AuthorityStream<S> {
@@ -36,7 +36,7 @@ impl<S> AuthorityStream<S> {
         }
     }
 
-    /// Hands over as much output as there is, and room for.
+    /// Copies as much output as fits into `buf`.
     fn give(&mut self, buf: &mut ReadBuf<'_>) {
         let waiting = &self.output[self.given..];
         let given = waiting.len().min(buf.remaining());
@@ -61,7 +61,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Ends: a client whose bytes bring no output is inside one header block, which is bounded.
+        // This ends: input without output belongs to a header block, and its size is limited.
         loop {
             if !this.output.is_empty() || buf.remaining() == 0 {
                 this.give(buf);
@@ -69,7 +69,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
             }
             match this.rewriter.feed(&this.unread, &mut this.output) {
                 Ok(taken) => drop(this.unread.drain(..taken)),
-                // What came before the fault is read first; the rewriter will say it again.
+                // The server first reads what came before the fault; the rewriter repeats the error.
                 Err(_) if !this.output.is_empty() => {}
                 Err(malformed) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, malformed)));

@@ -1,4 +1,4 @@
-//! Tests of the adapter, with a client and a server end that know HTTP/2 only by its RFC.
+//! Tests of the adapter, with a client and a server written from the RFC of HTTP/2.
 
 mod answers;
 mod client;

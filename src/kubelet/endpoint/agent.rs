@@ -1,14 +1,14 @@
-//! What a caller's gRPC library says of itself, and what that tells of the kubelet around it.
+//! The user agent of a kubelet's gRPC library, which tells how new the kubelet is.
 //!
-//! A kubelet before 1.25 ignores links that are in its directory when it starts. Kubelets are built with
-//! one version of grpc-go each, which every call names.
+//! A kubelet before 1.25 ignores links that are in its directory when it starts. Each kubelet is built
+//! with a version of grpc-go, which every call names.
 
-/// grpc-go of the kubelet 1.27. That of 1.24, the last one that ignores links, is 1.40; what a
-/// distribution may have changed in between is left on the safe side.
+/// The grpc-go of kubelet 1.27. Kubelet 1.24, the last that ignores links, has 1.40. The gap is a
+/// margin for distributions that build with another version.
 const FOLLOWS_LINKS: (u32, u32) = (1, 51);
 
-/// A caller of this name registers links that are there when it starts. Of one that says nothing of
-/// itself, or is no grpc-go, nothing is known.
+/// A caller with this user agent registers links that exist when it starts. False also if the user
+/// agent is missing or is not grpc-go.
 pub(super) fn follows_links(user_agent: &str) -> bool {
     version(user_agent).is_some_and(|version| version >= FOLLOWS_LINKS)
 }

@@ -1,4 +1,4 @@
-//! The kubelet's side: the registration service on reg.sock.
+//! The registration endpoint: the service on reg.sock that kubelets call.
 
 mod agent;
 mod service;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use self::session::{Endpoint, Session};
 use crate::disk::identity::Identity;
+use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::authority::AuthorityStream;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
 use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
@@ -24,10 +25,7 @@ const LIMITS: Limits = Limits {
     idle: Duration::from_secs(300),
 };
 
-/// The largest message that is taken from a caller.
-const MESSAGE_LIMIT: usize = 64 * 1024;
-
-/// A registration socket that is being served, until this is dropped.
+/// A served registration socket. The server ends when this is dropped.
 pub(crate) struct Service {
     task: Task,
     retire: oneshot::Sender<()>,
@@ -42,24 +40,20 @@ impl Service {
         endpoint: Arc<Endpoint>,
     ) -> Service {
         let (retire, retired) = oneshot::channel();
+        let sessions = RegistrationSessions { endpoint };
         Service {
-            task: Task::spawn(server::serve(
-                listener,
-                LIMITS,
-                RegistrationSessions { endpoint },
-                retired,
-            )),
+            task: Task::spawn(server::serve(listener, LIMITS, sessions, retired)),
             retire,
             socket,
         }
     }
 
-    /// The socket as it was when it was bound.
+    /// The identity of the socket when it was bound.
     pub(crate) fn socket(&self) -> &Identity {
         &self.socket
     }
 
-    /// Takes no more connections. A call that is in progress is seen to its end by the task.
+    /// Accepts no more connections. The task finishes a call that is in progress.
     pub(crate) fn retire(self) -> Task {
         drop(self.retire);
         self.task
@@ -75,8 +69,8 @@ impl MakeService for RegistrationSessions {
     type Service = RegistrationServer<Session>;
 
     fn receive(&self, stream: UnixStream, peer: Peer, busy: Activity) -> (Self::Io, Self::Service) {
-        let visit = Session::new(self.endpoint.clone(), peer, busy);
-        let service = RegistrationServer::new(visit).max_decoding_message_size(MESSAGE_LIMIT);
+        let session = Session::new(self.endpoint.clone(), peer, busy);
+        let service = RegistrationServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
         (AuthorityStream::new(stream), service)
     }
 }

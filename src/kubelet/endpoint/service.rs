@@ -1,4 +1,4 @@
-//! The two calls of a kubelet, answered at once.
+//! The registration service: the two calls of a kubelet.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::grpc::proto::registration::{
 };
 use crate::os::text::printable;
 
-/// The kubelet waits five seconds for its answer, and from 1.36 on takes the driver away when it
-/// is late: better an answer before the state is written than none.
+/// The kubelet waits five seconds for its answer, and from 1.36 on removes the driver if the answer is
+/// late. So the answer goes out after this time even if the state file is not written yet.
 const WRITTEN: Duration = Duration::from_secs(1);
 
 #[async_trait]
@@ -43,7 +43,7 @@ impl Registration for Session {
             .await
             .is_err()
         {
-            tracing::warn!("the kubelet got its answer before the state was written");
+            tracing::warn!("the kubelet got its answer before the state file was written");
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }

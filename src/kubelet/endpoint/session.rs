@@ -1,7 +1,6 @@
-//! What the registration service knows of one driver, and who is asking.
+//! A driver's registration endpoint, and the sessions of the kubelets that call it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,124 +10,137 @@ use crate::disk::identity::Identity;
 use crate::grpc::proto::registration::PluginInfo;
 use crate::grpc::server::{Activity, Peer};
 
-/// A kubelet that has asked may be at work for two minutes (NodeGetInfo) and write to the API.
+/// After GetInfo a kubelet may take two minutes for NodeGetInfo, and then writes to the API server.
 const LONGEST_CALL: Duration = Duration::from_secs(150);
-/// A connection that has just come is about to ask.
+/// A new connection is about to call GetInfo.
 const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 
-/// What callers tell.
+/// A call of the registration service.
 #[derive(Debug)]
 pub(crate) enum KubeletCall {
-    /// Somebody asked who we are.
+    /// GetInfo; any process may call it.
     KubeletAsking { pid: Option<u32> },
-    /// A kubelet said how the registration went.
+    /// NotifyRegistrationStatus.
     Told(Box<Told>),
 }
 
-/// A kubelet's word, and how it came. The kubelet has its answer when `heard` is used or gone.
+/// NotifyRegistrationStatus, and how it came. The kubelet gets its answer when `heard` is used or
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) outcome: Outcome,
     pub(crate) pid: Option<u32>,
-    /// What the same caller was told when it asked who we are.
+    /// The GetInfo call of the same process.
     pub(crate) asked: Option<KubeletAsking>,
-    /// It asked on another connection, which it has closed.
+    /// GetInfo came on another connection, which the process has closed.
     pub(crate) apart: bool,
-    /// The caller is known to register links that are there when it starts.
+    /// This kubelet is known to register links that exist when it starts.
     pub(crate) follows_links: bool,
     pub(crate) heard: oneshot::Sender<()>,
 }
 
-/// A question of who we are, and the answer to it.
+/// A GetInfo call and its answer.
 #[derive(Debug)]
 pub(crate) struct KubeletAsking {
-    /// The link as it was then.
+    /// The link at the time of the call.
     pub(crate) through: Option<Identity>,
     pub(crate) told: PluginInfo,
 }
 
-/// A kubelet's word.
+/// How a registration went, as the kubelet reports it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Registered,
     Rejected(String),
 }
 
-/// One driver's registration endpoint.
+/// The registration endpoint of a driver.
 pub(crate) struct Endpoint {
     tell: Box<dyn Fn(KubeletCall) + Send + Sync>,
-    /// An KubeletAsking is on its way; another would say nothing new.
-    asked: AtomicBool,
-    offer: Mutex<Option<PluginInfo>>,
-    link: Mutex<Option<Identity>>,
-    visits: Mutex<HashMap<u64, Progress>>,
-    /// Who asked and hung up without a word of how it went. A kubelet may say that on a connection of
-    /// its own.
-    left: Mutex<Option<Left>>,
-    next_visit: AtomicU64,
+    state: Mutex<State>,
 }
 
-/// A caller that has asked, and has closed that connection.
-struct Left {
+#[derive(Default)]
+struct State {
+    /// The answer to GetInfo.
+    offer: Option<PluginInfo>,
+    /// The link that callers come through.
+    link: Option<Identity>,
+    sessions: HashMap<u64, Progress>,
+    last_session: u64,
+    /// A KubeletAsking is on its way; another would add nothing.
+    asked: bool,
+    /// The last session that ended after GetInfo and without NotifyRegistrationStatus. A kubelet may
+    /// send that on another connection.
+    unfinished: Option<Unfinished>,
+}
+
+struct Unfinished {
     pid: Option<u32>,
     at: Instant,
     asked: KubeletAsking,
 }
 
-/// How far a caller has come.
+/// The calls that a session has made.
 enum Progress {
-    Arrived(Instant),
-    KubeletAsking(Instant, KubeletAsking),
-    /// It has told how it went, and leaves when it has its answer.
+    Connected(Instant),
+    Asked(Instant, KubeletAsking),
+    /// The kubelet has sent NotifyRegistrationStatus, and leaves when it has its answer.
     Told,
+}
+
+/// A connection to the endpoint, from its start to its end.
+pub(crate) struct Session {
+    endpoint: Arc<Endpoint>,
+    id: u64,
+    peer: Peer,
+    activity: Activity,
 }
 
 impl Endpoint {
     pub(crate) fn new(tell: impl Fn(KubeletCall) + Send + Sync + 'static) -> Endpoint {
         Endpoint {
             tell: Box::new(tell),
-            asked: AtomicBool::new(false),
-            offer: Mutex::default(),
-            link: Mutex::default(),
-            visits: Mutex::default(),
-            left: Mutex::default(),
-            next_visit: AtomicU64::new(0),
+            state: Mutex::default(),
         }
     }
 
     /// Sets the answer to GetInfo; none while the driver does not answer.
     pub(crate) fn offer(&self, offer: Option<PluginInfo>) {
-        *lock(&self.offer) = offer;
+        self.lock().offer = offer;
     }
 
-    /// Notes the link that callers come through.
+    /// Sets the link that callers come through.
     pub(crate) fn link(&self, link: Option<Identity>) {
-        *lock(&self.link) = link;
+        self.lock().link = link;
     }
 
-    /// A call is in progress: GetInfo was answered on a connection that is still open, and how it
-    /// went has not been told yet. Of those who hung up after GetInfo, only a process that
-    /// `speaks_apart` will tell yet: anybody else may have asked, or lost the connection.
+    /// A registration is in progress: GetInfo was answered on a connection that is still open, and
+    /// NotifyRegistrationStatus has not come yet. Of the processes that closed the connection after
+    /// GetInfo, only a process that `speaks_apart` still sends it: any other process may have called
+    /// GetInfo, or lost its connection.
     pub(crate) fn is_calling(&self, speaks_apart: impl Fn(u32) -> bool) -> bool {
-        let connected = lock(&self.visits).values().any(|progress| match progress {
-            Progress::Arrived(at) => at.elapsed() < ABOUT_TO_ASK,
-            Progress::KubeletAsking(at, _) => at.elapsed() < LONGEST_CALL,
+        let state = self.lock();
+        let mut sessions = state.sessions.values();
+        let is_calling = |progress: &Progress| match progress {
+            Progress::Connected(at) => at.elapsed() < ABOUT_TO_ASK,
+            Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
             Progress::Told => false,
-        });
-        connected
-            || lock(&self.left).as_ref().is_some_and(|left| {
-                left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(speaks_apart)
-            })
+        };
+        let is_unfinished = |left: &Unfinished| {
+            left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(&speaks_apart)
+        };
+        sessions.any(is_calling) || state.unfinished.as_ref().is_some_and(is_unfinished)
     }
 
-    /// Somebody has asked who we are, and has not left yet.
+    /// A session is open that has made a call.
     pub(crate) fn has_visitors(&self) -> bool {
-        let visits = lock(&self.visits);
-        let mut visits = visits.values();
-        visits.any(|progress| !matches!(progress, Progress::Arrived(_)))
+        let state = self.lock();
+        let mut sessions = state.sessions.values();
+        sessions.any(|progress| !matches!(progress, Progress::Connected(_)))
     }
 
-    /// A kubelet refuses the driver.
+    /// A kubelet rejects the driver.
     #[cfg(test)]
     pub(crate) fn refuse(&self, heard: oneshot::Sender<()>) {
         (self.tell)(KubeletCall::Told(Box::new(Told {
@@ -141,63 +153,67 @@ impl Endpoint {
         })));
     }
 
-    /// The last KubeletAsking has been taken in.
+    /// The supervisor has taken the last KubeletAsking.
     pub(crate) fn took_asked(&self) {
-        self.asked.store(false, Ordering::Release);
+        self.lock().asked = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One connection to the endpoint, from its start to its end.
-pub(crate) struct Session {
-    endpoint: Arc<Endpoint>,
-    id: u64,
-    peer: Peer,
-    busy: Activity,
-}
-
 impl Session {
-    pub(crate) fn new(endpoint: Arc<Endpoint>, peer: Peer, busy: Activity) -> Session {
-        let id = endpoint.next_visit.fetch_add(1, Ordering::Relaxed);
-        lock(&endpoint.visits).insert(id, Progress::Arrived(Instant::now()));
+    pub(crate) fn new(endpoint: Arc<Endpoint>, peer: Peer, activity: Activity) -> Session {
+        let mut state = endpoint.lock();
+        state.last_session += 1;
+        let id = state.last_session;
+        let connected = Progress::Connected(Instant::now());
+        state.sessions.insert(id, connected);
+        drop(state);
         Session {
             endpoint,
             id,
             peer,
-            busy,
+            activity,
         }
     }
 
-    /// Answers who we are. The call counts as begun before the answer is out.
+    /// Answers GetInfo. The call counts as begun before the answer is sent.
     pub(super) fn ask(&self) -> Option<PluginInfo> {
-        self.busy.touch();
-        let offer = lock(&self.endpoint.offer).clone()?;
-        if let Some(progress @ Progress::Arrived(_)) = lock(&self.endpoint.visits).get_mut(&self.id)
-        {
-            let asked = KubeletAsking {
-                through: lock(&self.endpoint.link).clone(),
-                told: offer.clone(),
-            };
-            *progress = Progress::KubeletAsking(Instant::now(), asked);
+        self.activity.touch();
+        let mut state = self.endpoint.lock();
+        let offer = state.offer.clone()?;
+        let asked = KubeletAsking {
+            through: state.link.clone(),
+            told: offer.clone(),
+        };
+        if let Some(progress @ Progress::Connected(_)) = state.sessions.get_mut(&self.id) {
+            *progress = Progress::Asked(Instant::now(), asked);
         }
-        if !self.endpoint.asked.swap(true, Ordering::AcqRel) {
+        let is_reported = std::mem::replace(&mut state.asked, true);
+        drop(state);
+        if !is_reported {
             (self.endpoint.tell)(KubeletCall::KubeletAsking { pid: self.peer.pid });
         }
         Some(offer)
     }
 
-    /// Passes on how it went; the receiver resolves when that has been written down.
+    /// Passes the outcome on; the receiver resolves when the state file has it.
     pub(super) fn tell(&self, outcome: Outcome, follows_links: bool) -> oneshot::Receiver<()> {
-        self.busy.touch();
-        let progress = lock(&self.endpoint.visits).insert(self.id, Progress::Told);
-        // What it was told on another connection counts as if it had been this one.
-        let left = lock(&self.endpoint.left).take_if(|left| left.pid == self.peer.pid);
-        let (asked, apart) = match (progress, left) {
-            (Some(Progress::KubeletAsking(_, asked)), _) => (Some(asked), false),
+        self.activity.touch();
+        let pid = self.peer.pid;
+        let mut state = self.endpoint.lock();
+        let progress = state.sessions.insert(self.id, Progress::Told);
+        // A GetInfo on another connection counts as if it had come on this connection.
+        let unfinished = state.unfinished.take_if(|left| left.pid == pid);
+        drop(state);
+        let (asked, apart) = match (progress, unfinished) {
+            (Some(Progress::Asked(_, asked)), _) => (Some(asked), false),
             (_, Some(left)) => (Some(left.asked), true),
             (_, None) => (None, false),
         };
         let (heard, written) = oneshot::channel();
-        let pid = self.peer.pid;
         (self.endpoint.tell)(KubeletCall::Told(Box::new(Told {
             outcome,
             pid,
@@ -212,14 +228,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let progress = lock(&self.endpoint.visits).remove(&self.id);
-        if let Some(Progress::KubeletAsking(at, asked)) = progress {
+        let mut state = self.endpoint.lock();
+        if let Some(Progress::Asked(at, asked)) = state.sessions.remove(&self.id) {
             let pid = self.peer.pid;
-            *lock(&self.endpoint.left) = Some(Left { pid, at, asked });
+            state.unfinished = Some(Unfinished { pid, at, asked });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

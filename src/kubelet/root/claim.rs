@@ -1,4 +1,4 @@
-//! What a process says of the root directory of the kubelet that is in it.
+//! The claim of a process about the root directory of its kubelet.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -6,15 +6,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
 
 use super::{DEFAULT, KubeletRoot, RootSource};
-use crate::os::go_flags::flag;
+use crate::os::go_flags::{flag, flags};
+use crate::os::peer::is_trusted;
 
-/// How much is read of a file that a kubelet's command line names.
+/// The longest part of a file from a command line that is read.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// Programs that have a kubelet in them, and where that lives when their flags do not say.
+/// Programs that contain a kubelet, and its root directory without a flag.
 const WRAPPERS: [(&str, &str); 4] = [
     ("k3s", DEFAULT),
     ("rke2", DEFAULT),
@@ -22,7 +22,7 @@ const WRAPPERS: [(&str, &str); 4] = [
     ("kubelite", "/var/snap/microk8s/common/var/lib/kubelet"),
 ];
 
-/// A process that calls itself a kubelet, or a program that has one in it.
+/// A process that calls itself a kubelet, or that contains one.
 pub(super) struct Claim {
     pub(super) pid: u32,
     /// Its directory in /proc.
@@ -32,14 +32,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// What the process says, if root or whoever we are runs it: anybody may call a program
+    /// The claim of a process of root or of our own user. Any other user could call a program
     /// "kubelet", and name any root and any file on its command line.
     pub(super) fn of(proc: &Path, pid: u32) -> Option<Claim> {
         let process = proc.join(pid.to_string());
         if !is_privileged(&process) {
             return None;
         }
-        // A process may end between two looks, and a thread of the kernel has no command line.
+        // The process may have ended, and a kernel thread has no command line.
         let line = fs::read(process.join("cmdline")).ok()?;
         let arguments: Vec<String> = line
             .split(|byte| *byte == 0)
@@ -54,8 +54,8 @@ impl Claim {
         })
     }
 
-    /// The root directory by its command line, and by the files that this names if the process
-    /// `is_believed`: to open a file of a stranger's choice may take for ever.
+    /// The root directory by the command line, and by the files that it names if the process
+    /// `is_believed`: to open a file that an untrusted process chose may take forever.
     pub(super) fn root(&self, is_believed: bool) -> KubeletRoot {
         let (pid, program) = (self.pid, self.program.clone());
         if let Some(path) = root_flag(&program, &self.arguments, is_believed) {
@@ -71,31 +71,29 @@ impl Claim {
             return KubeletRoot { path, why };
         }
         let wrapper = WRAPPERS.iter().find(|(name, _)| *name == program);
-        KubeletRoot {
-            path: wrapper.map_or(DEFAULT, |(_, root)| root).into(),
-            why: RootSource::Program { pid, program },
-        }
+        let (path, why) = match wrapper {
+            Some((_, root)) => (*root, RootSource::Wrapper { pid, program }),
+            None => (DEFAULT, RootSource::Kubelet { pid }),
+        };
+        let path = path.into();
+        KubeletRoot { path, why }
     }
 }
 
-/// A process of root, or of whoever we are: by what it may do, for its directory in /proc may have
-/// root for an owner whoever runs it.
+/// A process of root or of our own user, by the uids of the process: root may own its directory in
+/// /proc although another user runs it.
 fn is_privileged(process: &Path) -> bool {
     let Ok(status) = fs::read_to_string(process.join("status")) else {
         return false;
     };
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let ours = geteuid().as_raw();
     users.is_some_and(|users| {
         let mut users = users.split_ascii_whitespace();
-        users.all(|user| {
-            user.parse()
-                .is_ok_and(|user: u32| user == 0 || user == ours)
-        })
+        users.all(|user| user.parse().is_ok_and(is_trusted))
     })
 }
 
-/// The text of a file that a command line names. It is neither waited for nor read for ever.
+/// The text of a file from a command line. A file that blocks or does not end is not read.
 fn text_of(path: &Path) -> io::Result<String> {
     let file = OpenOptions::new()
         .read(true)
@@ -109,8 +107,8 @@ fn text_of(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The name of the program that has a kubelet in it, and its arguments. `hyperkube kubelet` is one,
-/// `k3s kubectl` is none.
+/// The name of the program that contains a kubelet, and its arguments. `hyperkube kubelet` contains
+/// a kubelet, `k3s kubectl` does not.
 fn program(arguments: &[String]) -> Option<(&str, &[String])> {
     let (first, rest) = arguments.split_first()?;
     let name = first.rsplit('/').next()?;
@@ -118,22 +116,23 @@ fn program(arguments: &[String]) -> Option<(&str, &[String])> {
     match (name, word) {
         ("kubelet", _) => Some(("kubelet", rest)),
         ("hyperkube", Some("kubelet")) => Some(("kubelet", &rest[1..])),
-        ("k3s" | "rke2", Some("server" | "agent")) | ("k0s", Some("controller" | "worker")) => {
-            Some((name, rest))
-        }
-        // k3s shows itself so: "/usr/local/bin/k3s server" in one argument.
+        // k3s sets its command line to a single argument: "/usr/local/bin/k3s server".
         (_, None | Some("")) => {
             let mut words = first.split(' ');
             let name = words.next()?.rsplit('/').next()?;
-            let known = matches!(
-                (name, words.next()?),
-                ("k3s" | "rke2", "server" | "agent") | ("k0s", "controller" | "worker")
-            );
-            known.then_some((name, rest))
+            is_wrapper(name, words.next()?).then_some((name, rest))
         }
-        // microk8s has all of Kubernetes in one process, with the kubelet's flags in a file.
+        // microk8s runs all of Kubernetes in one process, with the kubelet's flags in a file.
         ("kubelite", _) => Some((name, rest)),
-        _ => None,
+        (_, Some(word)) => is_wrapper(name, word).then_some((name, rest)),
+    }
+}
+
+fn is_wrapper(name: &str, word: &str) -> bool {
+    match name {
+        "k3s" | "rke2" => matches!(word, "server" | "agent"),
+        "k0s" => matches!(word, "controller" | "worker"),
+        _ => false,
     }
 }
 
@@ -141,7 +140,7 @@ fn root_flag(program: &str, arguments: &[String], reads_files: bool) -> Option<P
     let own = flag(arguments, "root-dir").and_then(absolute);
     match program {
         "kubelet" => own,
-        // --kubelet-arg root-dir=/x, as often as one likes.
+        // --kubelet-arg root-dir=/x, any number of times.
         "k3s" | "rke2" => passed_on(arguments, "kubelet-arg"),
         "k0s" => passed_on(arguments, "kubelet-extra-args")
             .or_else(|| flag(arguments, "kubelet-root-dir").and_then(absolute))
@@ -156,31 +155,33 @@ fn root_flag(program: &str, arguments: &[String], reads_files: bool) -> Option<P
     }
 }
 
-/// A flag for the kubelet within a flag of the program around it.
+/// A flag for the kubelet in a flag of the program that contains it.
 fn passed_on(arguments: &[String], name: &str) -> Option<PathBuf> {
-    let all = crate::os::go_flags::flags(arguments, name);
     let root = |value: &str| {
         value
             .split([' ', ','])
             .find_map(|word| word.trim_start_matches('-').strip_prefix("root-dir="))
             .and_then(absolute)
     };
-    all.into_iter().filter_map(root).next_back()
+    flags(arguments, name)
+        .into_iter()
+        .filter_map(root)
+        .next_back()
 }
 
-/// What is printed must not break a line.
+/// The path is printed, so it must not contain line breaks.
 fn absolute(text: &str) -> Option<PathBuf> {
     let path = Path::new(text);
     let fit = path.is_absolute() && !text.contains(char::is_control);
     fit.then(|| path.components().collect())
 }
 
-/// The kubelet's file is YAML or JSON, and has had no key for the root directory so far; some
-/// builds have `rootDir`. A single key at the top needs no parser.
+/// The kubelet's file is YAML or JSON. Kubernetes has no key for the root directory in it so far; some
+/// builds have `rootDir`. A single key at the top level needs no parser.
 fn in_config_file(process: &Path, file: &Path) -> Option<PathBuf> {
-    // As the process sees it: a kubelet in a container has a file system of its own.
+    // The path as the process sees it: a kubelet in a container has a file system of its own.
     let inside = process.join("root").join(file.strip_prefix("/").ok()?);
-    // A sandbox without capabilities may not look through another process.
+    // A sandbox without capabilities cannot use /proc/PID/root of another process.
     let text = text_of(&inside).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => text_of(file),
         _ => Err(error),
@@ -192,7 +193,7 @@ fn in_config_file(process: &Path, file: &Path) -> Option<PathBuf> {
         let plain = |text: &str| text.trim().trim_matches(['"', '\'']).to_owned();
         (plain(key) == "rootDir").then(|| plain(value))
     };
-    // An indented key belongs to something else, except in JSON, where all are indented.
+    // An indented key belongs to another object, except in JSON, where all keys are indented.
     let json = text.trim_start().starts_with('{');
     let mut lines = text
         .lines()

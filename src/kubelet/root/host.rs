@@ -1,45 +1,54 @@
-//! Whether a process is one of the node's own, and none of a container's.
+//! The node itself: which processes run on it, and not in a container.
 //!
 //! Root in a container is uid 0 as well, and may call itself whatever it likes. It cannot choose its
-//! mounts: a container has a mount namespace and a root of its own, also one that shares our
-//! processes (hostPID).
+//! mounts: a container has a mount namespace and a root of its own, even if it shares our processes
+//! (hostPID).
 
+use std::cell::OnceCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::unistd::geteuid;
+use crate::os::peer::is_trusted;
 
-/// The mounts that are the root of the node: those of its first process, and our own.
-pub(super) struct Host {
+/// The node, as its /proc shows it.
+pub(super) struct Host<'a> {
+    pub(super) proc: &'a Path,
+    /// The mounts at the node's root: those of its first process, and our own.
     roots: Vec<Vec<u64>>,
+    units: fn() -> Vec<u32>,
+    /// The main processes of kubelets' units; asked for only when needed.
+    main_pids: OnceCell<Vec<u32>>,
 }
 
-impl Host {
-    pub(super) fn of(proc: &Path) -> Host {
-        let first = proc.join("1");
-        let ours = proc.join("self");
+impl Host<'_> {
+    pub(super) fn new(proc: &Path, units: fn() -> Vec<u32>) -> Host<'_> {
+        let roots = ["1", "self"].map(|process| root_mounts(&proc.join(process)));
         Host {
-            roots: [first, ours]
-                .iter()
-                .map(|process| root_mounts(process))
-                .filter(|mounts| !mounts.is_empty())
-                .collect(),
+            proc,
+            roots: roots.into_iter().filter(|at| !at.is_empty()).collect(),
+            units,
+            main_pids: OnceCell::new(),
         }
     }
 
-    /// The process runs beside the node's first one, and not in a container.
-    pub(super) fn has(&self, process: &Path) -> bool {
+    /// The process runs on the node itself, or is the main process of a kubelet's unit.
+    pub(super) fn believes(&self, pid: u32) -> bool {
+        self.has(&self.proc.join(pid.to_string()))
+            || self.main_pids.get_or_init(self.units).contains(&pid)
+    }
+
+    fn has(&self, process: &Path) -> bool {
         self.roots.contains(&root_mounts(process))
             && shares_our_pids(process)
             && is_program_roots(process)
     }
 }
 
-/// The mounts at / for a process. A mount is in one namespace only, so that the same ones mean the
+/// The mounts at / for a process. A mount belongs to a single namespace, so the same mounts mean the
 /// same namespace and the same root; a process with another root has none of them. Unlike
-/// /proc/PID/root and /proc/PID/ns, this may be read without capabilities, as under our unit.
+/// /proc/PID/root and /proc/PID/ns, this can be read without capabilities, as under our unit.
 fn root_mounts(process: &Path) -> Vec<u64> {
     // A process that has ended has no mounts.
     let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
@@ -51,20 +60,19 @@ fn root_mounts(process: &Path) -> Vec<u64> {
     table.lines().filter_map(at_root).collect()
 }
 
-/// The process has one pid only, the one by which we see it. A kernel before 4.1 does not tell.
+/// The process has no other pid than the pid that we see. A kernel before 4.1 does not show that.
 fn shares_our_pids(process: &Path) -> bool {
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     pids.is_none_or(|pids| pids.split_ascii_whitespace().count() == 1)
 }
 
-/// Its program is out of others' reach. Without capabilities that may not be looked at.
+/// Only root can change the program. Without capabilities we cannot check that.
 fn is_program_roots(process: &Path) -> bool {
     match fs::metadata(process.join("exe")) {
         Ok(found) => {
-            let is_roots = found.uid() == 0 || found.uid() == geteuid().as_raw();
             let group = found.gid() != 0 && found.mode() & 0o020 != 0;
-            is_roots && !group && found.mode() & 0o002 == 0
+            is_trusted(found.uid()) && !group && found.mode() & 0o002 == 0
         }
         Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
     }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// What a process of the node has.
+/// The mounts of a process of the node.
 const MOUNTS: &str = "22 27 0:21 / /proc rw - proc proc rw\n27 1 8:1 / / rw shared:1 - ext4 x rw\n";
 
 /// A system with processes and directories of the test's choice.
@@ -27,7 +27,7 @@ impl System {
         self.process_of(0, pid, arguments)
     }
 
-    /// One that another user runs.
+    /// A process of another user.
     fn process_of(self, user: u32, pid: u32, arguments: &[&str]) -> System {
         let directory = self.0.path().join(format!("proc/{pid}"));
         fs::create_dir(&directory).unwrap();
@@ -107,7 +107,7 @@ fn the_most_common_of_several_directories_is_taken() {
 
 #[test]
 fn without_anything_it_is_the_usual_one() {
-    System::new().has("/var/lib/kubelet", "the usual one");
+    System::new().has("/var/lib/kubelet", "the default");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_kubelet_that_runs_says_it_in_any_spelling() {
             .process(1, &["/sbin/init"])
             .process(77, arguments)
             .directory("/var/lib/k0s/kubelet/plugins_registry");
-        system.has("/data/kubelet", "pid 77, has it on its command line");
+        system.has("/data/kubelet", "(pid 77) names it on its command line");
     }
 }
 
@@ -165,7 +165,7 @@ fn a_program_that_says_nothing_has_its_usual_root() {
         let system = System::new()
             .process(7, arguments)
             .directory("/opt/rke/var/lib/kubelet/plugins_registry");
-        system.has(root, "pid 7, names no other");
+        system.has(root, "(pid 7) names no other");
     }
 }
 
@@ -176,7 +176,7 @@ fn microk8s_has_the_flags_in_a_file() {
     fs::write(&file, "--v=2\n--root-dir=/data/kubelet\n").unwrap();
     let argument = format!("--kubelet-args-file={}", file.display());
     let system = System::new().process(9, &["/snap/microk8s/1/kubelite", &argument]);
-    system.has("/data/kubelet", "kubelite, pid 9");
+    system.has("/data/kubelet", "kubelite (pid 9)");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn the_kubelets_configuration_file_may_name_it() {
         let system = System::new()
             .process(5, &["kubelet", "--config=/etc/kubelet.yaml"])
             .file(5, "/etc/kubelet.yaml", text);
-        system.has("/var/lib/kubelet", "kubelet, pid 5, names no other");
+        system.has("/var/lib/kubelet", "kubelet (pid 5) names no other");
     }
 }
 
@@ -212,13 +212,7 @@ fn a_kubelet_goes_before_a_program_around_one_and_others_do_not_count() {
         .process(6, &["vi", "kubelet", "--root-dir=/x"])
         .process(8, &["kubelet", "--root-dir=relative"])
         .process(9, &[]);
-    assert_eq!(
-        system.find().why,
-        RootSource::Program {
-            pid: 4,
-            program: "kubelet".to_owned()
-        }
-    );
+    assert_eq!(system.find().why, RootSource::Kubelet { pid: 4 });
 }
 
 #[test]
@@ -229,11 +223,11 @@ fn a_program_of_another_user_is_no_kubelet_whatever_it_is_called() {
     assert_eq!(system.find().path, Path::new("/var/lib/kubelet"));
     assert_eq!(system.running().len(), 1);
     fs::remove_file(system.0.path().join("proc/9/status")).unwrap();
-    assert!(system.running().is_empty(), "nobody knows whose it is");
+    assert!(system.running().is_empty(), "its user is unknown");
 }
 
 #[test]
-fn a_file_without_end_and_one_that_nobody_writes_to_are_passed_over() {
+fn a_file_without_end_and_a_pipe_without_writer_are_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -250,7 +244,7 @@ fn a_file_without_end_and_one_that_nobody_writes_to_are_passed_over() {
 fn a_process_with_other_mounts_other_pids_or_an_open_program_is_not_believed() {
     let line = &["kubelet", "--root-dir=/x", "--config=/etc/kubelet.yaml"][..];
     let system = || System::new().process(7, line);
-    system().has("/x", "kubelet, pid 7");
+    system().has("/x", "kubelet (pid 7)");
     let status = |pids: &str| format!("Uid:\t0\t0\t0\t0\nNSpid:\t{pids}\n");
     system().with(7, "status", &status("7")).has("/x", "pid 7");
     for system in [
@@ -299,8 +293,8 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
     let system = System::new()
         .process(7, &["kubelet", "--root-dir=/a"])
         .process(8, &["kubelet", "--root-dir=/b"]);
-    system.has(DEFAULT, "/a (kubelet, pid 7");
-    system.has(DEFAULT, "and /b (kubelet, pid 8");
+    system.has(DEFAULT, "/a (kubelet (pid 7)");
+    system.has(DEFAULT, "and /b (kubelet (pid 8)");
     let known = |why: RootSource| {
         let path = PathBuf::from("/known");
         Some(KubeletRoot { path, why })
@@ -312,10 +306,10 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
     assert!(matches!(found.why, RootSource::Disputed(_)));
     let found = find(None, known(RootSource::Default));
     assert_eq!(found.path, Path::new("/known"));
-    // Whoever has told us how a registration went needs nobody else's word.
+    // A kubelet that has reported a registration needs no second source.
     let called = known(RootSource::Called { pid: 9 });
     assert_eq!(find(called.clone(), None), called.unwrap());
-    // What is said is not weighed against what is not.
+    // A statement is not compared with an assumption.
     let system = System::new()
         .process(7, &["kubelet", "--root-dir=/a"])
         .process(8, &["kubelet"])
@@ -324,7 +318,7 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
 }
 
 #[test]
-fn who_listens_in_a_well_known_root_is_believed_and_may_disagree() {
+fn a_listener_in_a_well_known_root_is_believed_and_may_disagree() {
     let listener = std::process::id();
     let system = System::new()
         .directory("/var/lib/k0s/kubelet/pod-resources")
@@ -340,6 +334,6 @@ fn who_listens_in_a_well_known_root_is_believed_and_may_disagree() {
     let system = system.process(7, &["kubelet"]);
     system.has("/var/lib/k0s/kubelet", "listens on pod-resources");
     let system = system.process(8, &["kubelet", "--root-dir=/a"]);
-    // It has been a kubelet's, and none is followed.
+    // A kubelet has used it, and "auto" follows none of the two.
     system.has("/var/lib/k0s/kubelet", "disagree");
 }

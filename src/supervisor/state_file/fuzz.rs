@@ -63,7 +63,7 @@ impl Scene {
         Scene {
             dir,
             boot: boot::id().unwrap().to_owned(),
-            layout: Layout::of(&Settings::default()),
+            layout: Settings::default().layout(),
         }
     }
 

@@ -1,8 +1,9 @@
-//! Lines on their way to a log that may hang. A thread of its own writes them, so that nothing else
-//! waits for the log; while it takes no lines, a bounded number is kept and the rest is counted.
+//! The queue of log lines between the daemon and journald. If journald blocks, messages are dropped.
 //!
-//! journald that is stopped or busy no longer empties its socket, and tracing-journald waits for room
-//! there. Its socket is its own, so that it cannot be told not to.
+//! A journald that is stopped or busy no longer empties its socket, and tracing-journald waits for
+//! room there; its socket is private to it, so that we cannot make it non-blocking. Therefore a thread
+//! writes the lines. While that thread is blocked, the queue keeps a limited number of lines and
+//! counts the rest.
 
 use std::fmt;
 use std::io;
@@ -19,114 +20,104 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Lines that are kept while the log takes none: a thousand drivers that start at once have about
-/// as many.
-const MOST: usize = 1024;
+/// A thousand drivers that start at the same time write about as many lines.
+const CAPACITY: usize = 1024;
 
 /// How long the end of the process waits for the last lines.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Formatting a line takes little.
 const STACK: usize = 256 * 1024;
 
-/// The layer that takes lines in.
+/// The layer that puts lines into the queue.
 pub(super) struct Queue {
-    entries: SyncSender<QueuedLine>,
-    lost: Arc<AtomicU64>,
+    items: SyncSender<Item>,
+    dropped: Arc<AtomicU64>,
 }
 
-/// Waits for the last lines when it is dropped, which the end of the process would cut off.
-pub(super) struct Flush {
-    entries: SyncSender<QueuedLine>,
-}
+/// Waits, when it is dropped, until the last lines are written. Without it, they would be lost when
+/// the process ends.
+pub(super) struct Flush(SyncSender<Item>);
 
-enum QueuedLine {
+enum Item {
     Line(Line),
-    /// All before it are written when this is dropped.
+    /// The thread drops it when it has written all lines before it.
     Flush(Sender<()>),
 }
 
-/// What an event said, kept for longer than the event.
+/// An event that outlives the call that made it.
 struct Line {
     metadata: &'static Metadata<'static>,
     /// In the order of the metadata's fields.
     values: Vec<Option<String>>,
 }
 
-/// Starts the thread. `open` makes what writes a line, there, because that may take as long as a line
-/// may; it is asked again with the next line if it fails.
-pub(super) fn start<S, F>(open: F) -> io::Result<(Queue, Flush)>
-where
-    S: Subscriber,
-    F: Fn() -> io::Result<S> + Send + 'static,
-{
-    let (entries, taken) = sync_channel(MOST);
-    let lost = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&lost);
+/// Starts the thread. It calls `open` for the subscriber that writes the lines, because `open` may
+/// block as well, and calls it again for the next line when it fails.
+pub(super) fn start<S: Subscriber>(
+    open: impl Fn() -> io::Result<S> + Send + 'static,
+) -> io::Result<(Queue, Flush)> {
+    let (items, received) = sync_channel(CAPACITY);
+    let dropped = Arc::new(AtomicU64::new(0));
+    let queue = Queue {
+        items: items.clone(),
+        dropped: Arc::clone(&dropped),
+    };
     thread::Builder::new()
         .name("log".to_owned())
         .stack_size(STACK)
-        .spawn(move || write(&taken, &counted, open))?;
-    let flush = Flush {
-        entries: entries.clone(),
-    };
-    Ok((Queue { entries, lost }, flush))
+        .spawn(move || write(&received, &dropped, open))?;
+    Ok((queue, Flush(items)))
 }
 
 fn write<S: Subscriber>(
-    entries: &Receiver<QueuedLine>,
-    lost: &AtomicU64,
+    items: &Receiver<Item>,
+    dropped: &AtomicU64,
     open: impl Fn() -> io::Result<S>,
 ) {
     let mut writer = None;
     loop {
-        let entry = match entries.try_recv() {
+        let item = match items.try_recv() {
             Err(TryRecvError::Empty) => {
                 if writer.is_some() {
-                    tell_of_the_lost(lost);
+                    report_dropped(dropped);
                 }
-                entries.recv().ok()
+                items.recv().ok()
             }
-            entry => entry.ok(),
+            item => item.ok(),
         };
-        match entry {
-            Some(QueuedLine::Line(line)) => {
+        match item {
+            Some(Item::Line(line)) => {
                 if writer.is_none() {
                     writer = open().ok();
                 }
                 match &writer {
                     Some(writer) => line.write_to(writer),
-                    None => count(lost),
+                    None => drop(dropped.fetch_add(1, Ordering::Relaxed)),
                 }
             }
-            Some(QueuedLine::Flush(done)) => drop(done),
+            Some(Item::Flush(done)) => drop(done),
             None => return,
         }
     }
 }
 
-/// The log takes lines, and has taken all that were kept. This one comes to the queue as any other.
-fn tell_of_the_lost(lost: &AtomicU64) {
-    let lines = lost.swap(0, Ordering::Relaxed);
+/// journald has taken all lines of the queue. This line goes through the queue like any other.
+fn report_dropped(dropped: &AtomicU64) {
+    let lines = dropped.swap(0, Ordering::Relaxed);
     if lines > 0 {
         tracing::warn!(
             lines,
-            "{lines} log lines were lost: there were more of them than the journal took"
+            "{lines} log lines were dropped while journald blocked"
         );
     }
 }
 
-fn count(lost: &AtomicU64) {
-    lost.fetch_add(1, Ordering::Relaxed);
-}
-
 impl<S: Subscriber> Layer<S> for Queue {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let entry = QueuedLine::Line(Line::of(event));
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
-            self.entries.try_send(entry)
-        {
-            count(&self.lost);
+        // The queue is full, or the thread has ended.
+        if self.items.try_send(Item::Line(Line::of(event))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -134,17 +125,17 @@ impl<S: Subscriber> Layer<S> for Queue {
 impl Drop for Flush {
     fn drop(&mut self) {
         let (done, waiting) = channel();
-        let deadline = Instant::now() + LAST_WORDS;
-        let mut last = QueuedLine::Flush(done);
-        // While the queue is full, the log may still take what is in it.
-        while let Err(TrySendError::Full(entry)) = self.entries.try_send(last) {
+        let deadline = Instant::now() + FLUSH_TIMEOUT;
+        let mut flush = Item::Flush(done);
+        // While the queue is full, journald may still take lines.
+        while let Err(TrySendError::Full(item)) = self.0.try_send(flush) {
             if Instant::now() >= deadline {
                 return;
             }
-            last = entry;
+            flush = item;
             thread::sleep(Duration::from_millis(1));
         }
-        // The answer is that the other end is dropped. A log that hangs has lost these lines.
+        // The thread answers by dropping `done`. When journald blocks, these lines are lost.
         let rest = deadline.saturating_duration_since(Instant::now());
         waiting.recv_timeout(rest).unwrap_or_default();
     }
@@ -161,19 +152,10 @@ impl Line {
         line
     }
 
-    fn put(&mut self, field: &Field, value: String) {
-        if let Some(place) = self.values.get_mut(field.index()) {
-            *place = Some(value);
-        }
-    }
-
-    /// The event once more, with each value as its text, which is all that a log writes.
+    /// Repeats the event with each value as text, which is all that a log line has.
     fn write_to(&self, writer: &impl Subscriber) {
-        let values: Vec<Option<&dyn Value>> = self
-            .values
-            .iter()
-            .map(|value| value.as_ref().map(|text| text as &dyn Value))
-            .collect();
+        let values = self.values.iter().map(|value| Some(value as &dyn Value));
+        let values: Vec<Option<&dyn Value>> = values.collect();
         let values = self.metadata.fields().value_set_all(&values);
         writer.event(&Event::new(self.metadata, &values));
     }
@@ -181,11 +163,11 @@ impl Line {
 
 impl Visit for Line {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value.to_owned());
+        self.values[field.index()] = Some(value.to_owned());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
+        self.values[field.index()] = Some(format!("{value:?}"));
     }
 }
 
@@ -199,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// A log that takes lines only when it is let, and passes them on as text.
+    /// A log that takes lines only while it is open, and passes them on as text.
     struct Gate {
         open: Mutex<Receiver<()>>,
         written: Sender<String>,
@@ -207,7 +189,7 @@ mod tests {
 
     impl<S: Subscriber> Layer<S> for Gate {
         fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-            // Open when the other end is dropped.
+            // Open after the other end is dropped.
             self.open.lock().unwrap().recv().unwrap_or_default();
             let words: Vec<String> = Line::of(event).values.into_iter().flatten().collect();
             self.written.send(words.join(" ")).unwrap();
@@ -227,19 +209,23 @@ mod tests {
             Ok(registry().with(gate.unwrap()))
         })
         .unwrap();
-        let lost = Arc::clone(&queue.lost);
+        let dropped = Arc::clone(&queue.dropped);
         with_default(&Dispatch::new(registry().with(queue)), || {
-            for number in 0..2 * MOST {
+            for number in 0..2 * CAPACITY {
                 tracing::info!(number, name = "so", missing = None::<u64>, "said {number}");
             }
         });
-        // The thread may hold one line more.
-        let counted = lost.load(Ordering::Relaxed);
-        assert!([MOST - 1, MOST].map(|lost| lost as u64).contains(&counted));
+        // The thread may hold a further line.
+        let counted = dropped.load(Ordering::Relaxed);
+        assert!(
+            [CAPACITY - 1, CAPACITY]
+                .map(|lines| lines as u64)
+                .contains(&counted)
+        );
         drop(key);
         drop(flush);
-        // The end of the process does not wait for long, and a busy machine may take longer.
-        let kept = 2 * MOST - usize::try_from(counted).unwrap();
+        // `Flush` waits for half a second at most; a busy machine may take longer.
+        let kept = 2 * CAPACITY - usize::try_from(counted).unwrap();
         let next = || lines.recv_timeout(Duration::from_secs(60)).unwrap();
         let said: Vec<String> = (0..kept).map(|_| next()).collect();
         assert!(lines.try_recv().is_err(), "no more than were kept");

@@ -286,7 +286,7 @@ impl KubeletScene {
     #[track_caller]
     pub fn lose_driver(&mut self) {
         self.driver.kill();
-        self.wait_reason("the driver does not answer");
+        self.wait_reason("driver not responding");
     }
 }
 

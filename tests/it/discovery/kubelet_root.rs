@@ -74,7 +74,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     let _driver = scene.node.driver(NAME);
     let said = stdout(&scene.registrar.succeed(&["check"]));
     let pid = impostor.0.pid();
-    let why = format!("kubelet, pid {pid}, has it on its command line");
+    let why = format!("kubelet (pid {pid}) names it on its command line");
     assert!(said.contains(&why), "{said}");
     let explained = stdout(&scene.registrar.succeed(&["config"]));
     let line = explained
@@ -150,7 +150,7 @@ fn no_process_in_a_container_is_taken_for_the_kubelet() {
     assert!(!said.contains(&elsewhere.display().to_string()), "{said}");
     let own = Impostor::start(&root);
     let said = check();
-    let why = format!("kubelet, pid {}, has it on its command line", own.0.pid());
+    let why = format!("kubelet (pid {}) names it on its command line", own.0.pid());
     assert!(said.contains(&why), "{said}");
     let kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);

@@ -55,7 +55,7 @@ fn a_registered_driver_is_kept_without_its_directory_and_the_kubelet_sees_nothin
     let mark = kubelet.mark();
     drop(driver);
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
-    scene.reason(NAME, "registered", "kept although");
+    scene.reason(NAME, "registered", "registration retained");
     stays("it is kept", A_WHILE, || scene.ids() == [NAME]);
     let _back = scene.node.driver(NAME);
     scene
@@ -122,7 +122,7 @@ fn a_driver_without_its_directory_is_forgotten_when_the_kubelet_ends() {
     scene.phase(NAME, "registered");
     drop(driver);
     fs::remove_dir_all(scene.directory(NAME)).unwrap();
-    scene.reason(NAME, "registered", "kept although");
+    scene.reason(NAME, "registered", "registration retained");
     drop(kubelet);
     scene.wait_forgotten(NAME);
     assert!(is_nothing(&scene.node.link(NAME)));
@@ -146,7 +146,7 @@ fn a_restart_keeps_discovered_drivers_even_without_plugins_dir() {
     let away = scene.node.root().join("away");
     fs::rename(scene.node.plugins_dir(), &away).unwrap();
     scene.registrar.start();
-    scene.reason(NAME, "registered", "kept although");
+    scene.reason(NAME, "registered", "registration retained");
     scene.phase(OTHER, "withdrawn");
     fs::rename(&away, scene.node.plugins_dir()).unwrap();
     scene
@@ -191,7 +191,7 @@ fn drivers_do_not_leave_with_plugins_dir_itself() {
     drop(driver);
     let away = scene.node.root().join("away");
     fs::rename(scene.node.plugins_dir(), &away).unwrap();
-    scene.reason(NAME, "registered", "kept although");
+    scene.reason(NAME, "registered", "registration retained");
     assert!(!scene.registrar.logs().contains("directory is gone"));
     fs::rename(&away, scene.node.plugins_dir()).unwrap();
     fs::remove_dir_all(scene.directory(NAME)).unwrap();

@@ -82,7 +82,7 @@ fn a_configured_driver_in_an_unreadable_directory_says_so_and_costs_no_wakeups()
         return;
     };
     let words = format!(
-        "may not look into {} (uid {USER}, mode 0700)",
+        "no permission to search {} (uid {USER}, mode 0700)",
         directory.display()
     );
     scene.registrar.wait_driver(&words, OTHER, SOON, |driver| {

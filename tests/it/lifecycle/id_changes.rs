@@ -45,7 +45,7 @@ fn a_driver_that_comes_back_in_another_directory_is_registered_there_once() {
         scene.phase("old", "registered");
         let mark = kubelet.mark();
         old.kill();
-        scene.reason("old", "registered", "the driver does not answer");
+        scene.reason("old", "registered", "driver not responding");
         let new = scene.named("new", NAME);
         wait_endpoint(&kubelet, &new);
         scene.phase("new", "registered");
@@ -85,7 +85,7 @@ fn a_driver_that_comes_back_gets_the_name_from_a_silent_driver() {
     new.kill();
     scene.phase("new", "waiting-for-driver");
     old.kill();
-    scene.reason("old", "registered", "the driver does not answer");
+    scene.reason("old", "registered", "driver not responding");
     new.restart(Behaviour::named(NAME));
     wait_endpoint(&kubelet, &new);
     scene.phase("new", "registered");

@@ -63,7 +63,7 @@ fn an_abstract_notify_socket_gets_every_message_too() {
     notify.wait_for("READY=1", SOON);
     notify.wait_for("WATCHDOG=1", SOON);
     let _driver = scene.node.driver(NAME);
-    notify.wait_for_status("the link is there", SOON);
+    notify.wait_for_status("the link exists", SOON);
     scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
     notify.wait_for("RELOADING=1", SOON);
     assert_eq!(scene.registrar.stop().code(), Some(0));

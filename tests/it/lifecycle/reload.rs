@@ -72,7 +72,7 @@ fn a_change_that_the_kubelet_would_see_is_announced_and_another_is_not() {
     let quiet = "[defaults]\nretry_max = \"1s\"\nrequest_timeout = \"2s\"\n";
     scene.node.write_default_config(&[NAME], quiet);
     scene.registrar.succeed(&["reload"]);
-    scene.reason(NAME, "registered", "by the kubelet");
+    scene.reason(NAME, "registered", "registered by kubelet");
     scene.wait_published(NAME);
     nothing_since(&kubelet, mark);
     // The same socket by another path: the kubelet must get the new endpoint.

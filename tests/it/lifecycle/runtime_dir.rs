@@ -124,7 +124,7 @@ fn a_link_in_the_place_of_the_runtime_directory_is_not_followed() {
     // Faster than the daemon, which would create the directory again.
     fs::rename(scene.node.runtime_dir(), scene.node.root().join("aside")).unwrap();
     fs::rename(&link, scene.node.runtime_dir()).unwrap();
-    notify.wait_for_status("is not taken: it is a symbolic link", SOON);
+    notify.wait_for_status("is not used: it is a symbolic link", SOON);
     // The next resyncs do not follow it either.
     let before = scene.registrar.wakeups();
     eventually("it has looked again", SOON, || {

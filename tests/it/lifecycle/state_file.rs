@@ -141,12 +141,12 @@ fn a_driver_that_is_down_stays_registered_over_our_restart() {
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
     scene.registrar.start();
-    scene.wait_reason("kept although the driver does not answer");
+    scene.wait_reason("driver not responding");
     let socket = scene.node.reg_socket(NAME);
     std::os::unix::net::UnixStream::connect(socket).expect("reg.sock is served all the same");
     scene.driver.restart(bed::Behaviour::named(NAME));
     scene.wait_driver("the driver is back", |driver| {
-        !reason(driver).contains("does not answer")
+        !reason(driver).contains("not responding")
     });
     scene.ends_registered(mark, 0, 0);
 }

@@ -91,7 +91,7 @@ fn a_crash_is_no_event_for_the_kubelet() {
         scene.registrar.kill9();
         driver.stop();
         scene.registrar.start();
-        scene.reason(NAME, "registered", "kept although");
+        scene.reason(NAME, "registered", "registration retained");
         let link = scene.node.link(NAME);
         assert!(bed::wire::notify(&link, None).is_ok());
         nothing_since(&kubelet, mark);

@@ -256,7 +256,7 @@ fn a_newer_kubelet_that_a_pod_cannot_see_keeps_its_link() {
     for release in [Release::V1_35, Release::V1_36] {
         let mut pod = Pod::registered(release);
         let unit = pod.unit.as_ref().unwrap();
-        unit.wait_log("registered: by a kubelet whose pid cannot be seen");
+        unit.wait_log("registered by a kubelet whose pid is not visible");
         let mark = pod.kubelet.mark();
         pod.kubelet.restart();
         pod.kubelet.wait_registered(NAME, SOON);

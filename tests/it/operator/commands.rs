@@ -257,7 +257,7 @@ fn wait_ends_when_it_is_reached_and_fails_when_it_is_late() {
     let late = scene.registrar.run_cli(["wait", "--timeout", "200ms"]);
     assert_eq!(late.status.code(), Some(1));
     assert!(
-        stderr(&late).contains("not registered within 200ms: local.csi.paas.cucloud: waiting"),
+        stderr(&late).contains("timed out after 200ms: local.csi.paas.cucloud: waiting"),
         "{late:?}"
     );
     let wait = |state, driver| {

@@ -34,7 +34,7 @@ fn a_deleted_control_socket_is_recreated() {
         fs::remove_file(&socket).unwrap();
         scene.phase(NAME, "waiting-for-driver");
     }
-    assert!(scene.registrar.logs().contains("made anew"));
+    assert!(scene.registrar.logs().contains("is recreated"));
 }
 
 #[test]

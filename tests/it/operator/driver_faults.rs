@@ -60,9 +60,9 @@ fn faults() -> Vec<Fault> {
     vec![
         row(
             listening(Listening::Refuses),
-            "nobody listens on",
-            Found("csi.sock listening", "nobody listens on"),
-            "nobody listens on",
+            "no process listens on",
+            Found("csi.sock listening", "no process listens on"),
+            "no process listens on",
         ),
         row(
             listening(Listening::Mute),

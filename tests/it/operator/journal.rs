@@ -73,13 +73,13 @@ fn a_blocked_journal_delays_nothing_and_gets_the_number_of_lost_lines_once() {
     let _driver = scene.node.driver(ids[0]);
     registrar.wait_phase(ids[0], "waiting-for-kubelet", SOON);
 
-    journal.read_until("log lines were lost");
+    journal.read_until("log lines were dropped");
     assert!(registrar.run_cli(["reload"]).status.success());
     journal.read_until("the configuration was read again");
     let lines = &journal.lines;
     assert!(lines.iter().any(|line| line.contains("starting")));
     let told = lines
         .iter()
-        .filter(|line| line.contains("log lines were lost"));
+        .filter(|line| line.contains("log lines were dropped"));
     assert_eq!(told.count(), 1);
 }

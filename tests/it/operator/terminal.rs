@@ -92,7 +92,7 @@ fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
     let _driver = scene.node.driver(NAME);
     tmux.wait("waiting-for-kubelet");
     let _kubelet = scene.node.kubelet();
-    let screen = tmux.wait("by the kubelet, pid");
+    let screen = tmux.wait("registered by kubelet (pid");
     assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
     assert!(!screen.contains("waiting"), "{screen}");
     let coloured = tmux.screen(&["-e"]);

@@ -96,7 +96,7 @@ fn a_driver_that_dies_after_its_server_has_closed_connections_is_noticed() {
     wait_rounds(&driver);
     driver.kill();
     scene.wait_no_link(NAME);
-    scene.reason(NAME, "waiting-for-driver", "nobody listens on");
+    scene.reason(NAME, "waiting-for-driver", "no process listens on");
     driver.restart(closing);
     scene.wait_published(NAME);
 }

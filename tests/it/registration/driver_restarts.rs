@@ -32,7 +32,7 @@ fn a_driver_that_is_back_before_withdraw_after_is_not_withdrawn() {
         scene.lose_driver();
         scene.driver.restart(Behaviour::named(NAME));
         scene.wait_driver("the driver is back", |driver| {
-            !reason(driver).contains("does not answer")
+            !reason(driver).contains("not responding")
         });
     }
     scene.ends_registered(mark, 0, 0);

@@ -25,7 +25,7 @@ fn every_driver_is_registered_by_itself() {
         // When one driver stops, the cluster sees no change, neither for it nor for the others.
         let mark = kubelet.mark();
         drivers.pop().unwrap().stop();
-        scene.reason(&ids[4], "registered", "kept although");
+        scene.reason(&ids[4], "registered", "registration retained");
         nothing_since(&kubelet, mark);
         let names: BTreeSet<String> = kubelet.registered().into_keys().collect();
         assert_eq!(names, ids.into_iter().collect());
@@ -93,7 +93,7 @@ fn a_driver_that_is_withdrawn_by_hand_takes_nothing_over() {
     scene.registrar.succeed(&["withdraw", OTHER]);
     let mark = kubelet.mark();
     first.stop();
-    scene.reason(NAME, "registered", "does not answer");
+    scene.reason(NAME, "registered", "not responding");
     nothing_since(&kubelet, mark);
     scene.registrar.succeed(&["publish", OTHER]);
     scene.phase(OTHER, "registered");

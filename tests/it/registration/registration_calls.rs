@@ -29,7 +29,7 @@ fn get_info_and_notify_are_answered_on_the_socket_and_through_the_link() {
             notify(path, None).unwrap();
             let status = scene.phase(NAME, "registered");
             assert_eq!(status.registrations, count as u64 + 1);
-            let words = format!("by the kubelet, pid {}", std::process::id());
+            let words = format!("registered by kubelet (pid {})", std::process::id());
             assert_eq!(status.reason, Some(words));
         }
     });
@@ -66,11 +66,7 @@ fn get_info_is_unavailable_while_the_driver_does_not_answer() {
     in_both_layouts(|layout| {
         let (scene, mut driver, _kubelet) = setup().layout(layout).registered();
         driver.kill();
-        scene.reason(
-            NAME,
-            "registered",
-            "kept although the driver does not answer",
-        );
+        scene.reason(NAME, "registered", "driver not responding");
         for path in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
             assert_eq!(get_info(&path).unwrap_err().code(), Code::Unavailable);
             // Notify still gets an answer: without it a kubelet from 1.36 on de-registers the driver.

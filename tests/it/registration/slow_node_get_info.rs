@@ -83,7 +83,7 @@ fn a_driver_that_dies_or_restarts_during_a_call_is_noticed() {
     let mut driver = scene.node.behaving(NAME, hanging());
     scene.reason(NAME, "waiting-for-driver", SLOW);
     driver.kill();
-    scene.reason(NAME, "waiting-for-driver", "nobody listens on");
+    scene.reason(NAME, "waiting-for-driver", "no process listens on");
     driver.restart(hanging());
     // The registrar reaches the driver again, and the earlier error is cleared.
     let status = scene.reason(NAME, "waiting-for-driver", SLOW);

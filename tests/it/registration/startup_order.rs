@@ -147,7 +147,7 @@ fn a_socket_that_is_bound_and_does_not_listen_yet_is_waited_for() {
             ..Behaviour::named(NAME)
         },
     );
-    scene.reason(NAME, "waiting-for-driver", "nobody listens on");
+    scene.reason(NAME, "waiting-for-driver", "no process listens on");
     assert!(is_nothing(&scene.node.link(NAME)));
     // listen() is an event that no watch sees.
     driver.change(Behaviour::named(NAME));
@@ -202,13 +202,9 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
         let (scene, mut driver, kubelet) = setup().layout(layout).registered();
         let mark = kubelet.mark();
         driver.restart(Behaviour::named(NAME));
-        scene.reason(NAME, "registered", "by the kubelet, pid");
+        scene.reason(NAME, "registered", "registered by kubelet (pid");
         driver.stop();
-        scene.reason(
-            NAME,
-            "registered",
-            "kept although the driver does not answer",
-        );
+        scene.reason(NAME, "registered", "driver not responding");
         driver.restart(Behaviour::named(NAME));
         scene
             .registrar
@@ -217,7 +213,7 @@ fn a_driver_that_restarts_as_it_was_is_no_event_for_the_kubelet() {
                     .reason
                     .as_deref()
                     .unwrap_or("")
-                    .contains("kept although")
+                    .contains("registration retained")
             });
         nothing_since(&kubelet, mark);
     });

@@ -46,7 +46,7 @@ fn stays_registered_and_names_a_fix_that_works() {
         scene.ends_registered(mark, 1, 1);
         let driver = scene.wait_phase("registered");
         assert_eq!(driver.last_error, None);
-        assert!(reason(&driver).starts_with("by the kubelet"));
+        assert!(reason(&driver).starts_with("registered by kubelet"));
     });
 }
 

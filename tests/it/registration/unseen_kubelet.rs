@@ -117,8 +117,8 @@ fn a_kubelet_in_another_pid_namespace_may_restart_too() {
         }
         scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
         let mut scene = scene.registered();
-        let driver = scene.wait_reason("by a kubelet whose pid cannot be seen");
-        assert!(reason(&driver).contains("pid cannot be seen"));
+        let driver = scene.wait_reason("registered by a kubelet whose pid is not visible");
+        assert!(reason(&driver).contains("pid is not visible"));
         for _ in 0..2 {
             let mark = scene.kubelet.mark();
             scene.kubelet.restart();

@@ -50,7 +50,7 @@ fn answers(scene: &Scene, id: &str, answering: bool) {
     let what = format!("{id} answers: {answering}");
     scene.registrar.wait_driver(&what, id, SOON, |driver| {
         let reason = driver.reason.as_deref().unwrap_or_default();
-        driver.phase == "registered" && reason.contains("although") != answering
+        driver.phase == "registered" && reason.contains("registration retained") != answering
     });
 }
 

@@ -48,7 +48,7 @@ fn a_volume_limit_below_zero_is_none_as_the_kubelet_has_it() {
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     driver.kill();
-    scene.reason(NAME, "registered", "does not answer");
+    scene.reason(NAME, "registered", "not responding");
     driver.restart(behaviour);
     scene
         .registrar

@@ -1,4 +1,4 @@
-//! Plugin directories that users other than root may write to.
+//! Plugin directories that users other than root can write to.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -40,7 +40,7 @@ fn a_directory_that_other_users_may_write_to_is_refused_until_it_is_fixed() {
     }
     let mut scene = scene;
     scene.registrar.start();
-    let words = "refused: others than root may write to";
+    let words = "refused: users other than root can write to";
     let status = scene.reason(NAME, "waiting-for-driver", words);
     assert!(status.reason.unwrap().contains("mode 0777"));
     assert!(status.last_error.unwrap().contains(words));
@@ -83,7 +83,7 @@ fn a_registration_is_kept_while_its_directory_is_refused() {
     scene.phase(NAME, "registered");
     let mark = kubelet.mark();
     fs::set_permissions(scene.directory(NAME), Permissions::from_mode(0o777)).unwrap();
-    scene.reason(NAME, "registered", "refused: others than root");
+    scene.reason(NAME, "registered", "refused: users other than root");
     stays("the kubelet hears nothing", A_WHILE, || {
         kubelet.counts_since(mark) == bed::kubelet::Counts::default()
     });
@@ -107,7 +107,7 @@ fn a_driver_is_refused_while_others_may_write_to_any_directory_above_it() {
     let driver = scene.node.driver(NAME);
     let words = |directory: &Path, mode: &str| {
         let shown = directory.display();
-        format!("refused: others than root may write to {shown} (mode {mode})")
+        format!("refused: users other than root can write to {shown} (mode {mode})")
     };
     scene.reason(NAME, "waiting-for-driver", &words(&plugins, "0777"));
     assert_eq!(driver.calls().len(), 0, "it was asked");
@@ -147,7 +147,7 @@ fn the_target_of_a_link_is_checked_as_well() {
     .unwrap();
     let mut scene = scene;
     scene.registrar.start();
-    let words = format!("others than root may write to {} (", open.display());
+    let words = format!("users other than root can write to {} (", open.display());
     for id in [NAME, OTHER] {
         scene.reason(id, "waiting-for-driver", &words);
     }
@@ -197,7 +197,7 @@ fn a_driver_that_is_named_is_served_with_a_warning() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
     let shown = scene.node.plugins_dir().display().to_string();
-    let words = format!("others than root may write to {shown} (mode 0777)");
+    let words = format!("users other than root can write to {shown} (mode 0777)");
     let told = || scene.registrar.logs().matches(&words).count();
     eventually("the log warns", SOON, || told() > 0);
     let note = || {
@@ -232,7 +232,11 @@ impl Swapped {
         scene.phase(NAME, "registered");
         let mark = kubelet.mark();
         chmod(&scene.node.plugins_dir(), 0o777);
-        scene.reason(NAME, "registered", "refused: others than root may write to");
+        scene.reason(
+            NAME,
+            "registered",
+            "refused: users other than root can write to",
+        );
         assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
         Swapped {
             kubelet,
@@ -314,7 +318,11 @@ fn a_registration_ends_when_its_socket_becomes_another_users() {
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
     chmod(&scene.directory(NAME), 0o777);
-    scene.reason(NAME, "registered", "refused: others than root may write to");
+    scene.reason(
+        NAME,
+        "registered",
+        "refused: users other than root can write to",
+    );
     let theirs = scene.node.root().join("theirs/csi.sock");
     let _impostor = FakeDriver::start_in_new_directory(&theirs, Behaviour::named(NAME));
     chown(&theirs, Some(USER), None).unwrap();

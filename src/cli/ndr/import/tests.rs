@@ -24,10 +24,7 @@ fn settings(toml: &str) -> Settings {
     fs::write(&file, toml).unwrap();
     let sources = Sources {
         config: Some(file),
-        default_config: None,
-        environment_files: Vec::new(),
-        environment: Vec::new(),
-        overrides: Overrides::default(),
+        ..Sources::default()
     };
     config::load(&sources)
         .unwrap_or_else(|error| panic!("{error}\n{toml}"))
@@ -46,8 +43,8 @@ fn of_line(line: &str) -> Result<String, ImportError> {
 fn a_unit_with_its_link_becomes_a_configuration() {
     assert_eq!(
         of_unit(UNIT),
-        r#"# What node-driver-registrar was told by x.service
-# without effect here: --logtostderr
+        r#"# Equivalent to node-driver-registrar as started by x.service
+# no effect: --logtostderr
 
 registry_dir = "/vdata/storage/plugins_registry"  # --plugin-registration-path
 
@@ -77,13 +74,7 @@ fn the_printed_configuration_gives_the_settings_that_the_flags_give() {
          --logging-format=json --timeout=2s",
     ] {
         let (flags, _) = parse(&command_line(line)[0]).unwrap();
-        let mut sources = Sources {
-            config: None,
-            default_config: None,
-            environment_files: Vec::new(),
-            environment: Vec::new(),
-            overrides: Overrides::default(),
-        };
+        let mut sources = Sources::default();
         flags.put_into(&mut sources).unwrap();
         let told = config::load(&sources).unwrap().settings;
         assert_eq!(settings(&of_line(line).unwrap()), told, "{line}");
@@ -124,7 +115,7 @@ fn a_link_says_where_the_kubelet_looks_and_what_it_sees() {
         let toml = translate("x", &commands).unwrap();
         let settings = settings(&toml);
         if ln.starts_with("sh") {
-            assert!(toml.contains("# the link was called y.sock"), "{toml}");
+            assert!(toml.contains("# the link was y.sock"), "{toml}");
             assert_eq!(settings.kubelet.registry_dir, Path::new("/d"));
             continue;
         }
@@ -142,7 +133,7 @@ fn a_link_says_where_the_kubelet_looks_and_what_it_sees() {
 #[test]
 fn what_is_no_node_driver_registrar_is_refused_with_the_reason() {
     for (line, words) in [
-        ("sleep 5", "has no command of node-driver-registrar"),
+        ("sleep 5", "does not run node-driver-registrar"),
         (
             "ndr --csi-address=/a/b",
             "--kubelet-registration-path is required",

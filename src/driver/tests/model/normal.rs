@@ -1,7 +1,9 @@
 //! Makes equal situations equal, so that the search meets each only once.
 
 use crate::disk::identity::Identity;
-use crate::driver::{Driver, DriverState, Registration, RegistrationState};
+use crate::driver::Driver;
+use crate::driver::machine::DriverState;
+use crate::driver::registration_state::{Registration, RegistrationState};
 use crate::os::clock::Moment;
 
 impl Driver {
@@ -18,7 +20,7 @@ impl Driver {
         self.changes.normalise(&time);
         self.not_before = self.not_before.map(&time);
         self.held_until = self.held_until.map(&time);
-        if let DriverState::Silent { since, .. } = &mut self.contact {
+        if let DriverState::Silent { since, .. } = &mut self.state {
             *since = time(Moment::default());
         }
         if let RegistrationState::Registered(Registration {
@@ -28,7 +30,7 @@ impl Driver {
         | RegistrationState::Rejected {
             kubelet: Some(process),
             ..
-        } = &mut self.standing
+        } = &mut self.registration
         {
             process.pid = u32::from(runs(process.pid));
         }

@@ -106,7 +106,11 @@ fn a_socket_that_may_not_be_connected_to() {
     }
     fs::set_permissions(driver.path(), fs::Permissions::from_mode(0o000)).unwrap();
     if let Some(output) = doctor_as_nobody(&scene) {
-        first_is(&output, "csi.sock permission", "may not connect to");
+        first_is(
+            &output,
+            "csi.sock permission",
+            "no permission to connect to",
+        );
     }
 }
 

@@ -1,11 +1,21 @@
-//! Carries out what the machine says, on the disk of the world, and checks that it may.
+//! The disk of the world: carries out what the machine asks for, and checks that it may.
 
 use super::{LinkFile, Missing, PLACES, World, Written};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::tests::model::kubelet::Change;
-use crate::driver::{Driver, Effect, Event};
+use crate::driver::{Driver, Event, Files, Put, Removal, step};
+
+/// The files of the driver at one place.
+struct ModelFiles<'a> {
+    world: &'a mut World,
+    place: usize,
+    /// The first invariant that was broken.
+    broken: Option<String>,
+    /// The name is free for the driver at the other place.
+    name_released: bool,
+}
 
 impl World {
     pub(super) fn apply_to_all(&mut self, event: &Event) -> Result<(), String> {
@@ -13,53 +23,29 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, place: usize, event: Event) -> Result<(), String> {
-        let Some(us) = &mut self.us else {
+        let Some(us) = &self.us else {
             return Ok(());
         };
-        for effect in us[place].apply(event, self.now) {
-            if let Some(outcome) = self.perform(place, &effect)? {
-                self.apply(place, outcome)?;
-            }
+        let (mut driver, now) = (us[place].clone(), self.now);
+        let mut files = ModelFiles {
+            world: self,
+            place,
+            broken: None,
+            name_released: false,
+        };
+        step(&mut driver, event, now, &mut files);
+        files.look_at(&driver);
+        let (broken, name_released) = (files.broken, files.name_released);
+        if let Some(broken) = broken {
+            return Err(broken);
         }
         if self.disk.our_links().len() > 1 {
-            return Err("two links of ours stand at once".to_owned());
+            return Err("two links of ours exist at once".to_owned());
+        }
+        if name_released {
+            self.offer_the_name(place)?;
         }
         Ok(())
-    }
-
-    fn perform(&mut self, place: usize, effect: &Effect) -> Result<Option<Event>, String> {
-        let Some(us) = self.us.as_ref().map(|us| &us[place]) else {
-            return Ok(None);
-        };
-        match effect {
-            Effect::Serve(_) if us.serves().is_some() => Ok(None),
-            Effect::Serve(_) => Ok(Some(self.serve(place))),
-            Effect::Publish(..) if us.links().is_some() => Ok(None),
-            Effect::Publish(_, slot) => self.publish(*slot),
-            Effect::Announce(_, slot) => {
-                if us.answer().is_none() {
-                    return Err("a driver that does not answer is announced".to_owned());
-                }
-                self.announce(*slot)
-            }
-            Effect::Unlink(_, slot, identity) => {
-                if self.disk.links.get(&slot.0) == Some(&LinkFile::Ours(identity.number())) {
-                    self.must_not_stand(*slot)?;
-                    self.disk.links.remove(&slot.0);
-                    self.kubelet_sees(slot.0, Change::Removed);
-                }
-                Ok(None)
-            }
-            Effect::Unserve(..) => {
-                self.disk.socket = None;
-                self.offer_the_name(place)?;
-                Ok(None)
-            }
-            Effect::Save => {
-                self.write();
-                Ok(None)
-            }
-        }
     }
 
     fn write(&mut self) {
@@ -67,56 +53,30 @@ impl World {
         self.state = us.map(|us| us.each_ref().map(|us| Written(us.record())));
     }
 
-    /// Listens, unless the driver of the other place has the name and keeps it.
-    fn serve(&mut self, place: usize) -> Event {
-        if let Some(us) = &mut self.us
-            && us[1 - place].serves().is_some()
-        {
-            let can_take_over =
-                us[place].can_take_over() && self.missing != Some(Missing::HandingTheNameOver);
-            match us[1 - place].give_up_name(can_take_over) {
-                Some(estate) => us[place].inherit(estate, self.now),
-                None => return Event::SocketBlocked(Obstacle::NameTaken("other".to_owned())),
-            }
-            self.write();
-        }
-        let socket = self.new_number();
-        self.disk.socket = Some((socket, true));
-        Event::SocketServed(Identity::numbered(socket))
-    }
-
-    pub(super) fn publish(&mut self, slot: LinkAlias) -> Result<Option<Event>, String> {
+    pub(super) fn publish(&mut self, slot: LinkAlias) -> Result<Event, String> {
         self.must_listen()?;
-        match self.disk.links.get(&slot.0) {
-            Some(LinkFile::Ours(link)) => Ok(Some(Event::LinkPublished(Identity::numbered(*link)))),
-            Some(LinkFile::Foreign { alive: true }) => Ok(Some(Event::LinkBlocked(
-                Obstacle::LiveOwner("pid 1".to_owned()),
-            ))),
-            Some(LinkFile::Foreign { alive: false }) | None => Ok(Some(self.make_link(slot))),
-        }
+        Ok(match self.disk.links.get(&slot.0) {
+            Some(LinkFile::Ours(link)) => Event::LinkPublished(Identity::numbered(*link)),
+            Some(LinkFile::Foreign { alive: true }) => link_blocked(),
+            Some(LinkFile::Foreign { alive: false }) | None => self.make_link(slot),
+        })
     }
 
-    pub(super) fn announce(&mut self, slot: LinkAlias) -> Result<Option<Event>, String> {
+    pub(super) fn announce(&mut self, slot: LinkAlias) -> Result<Event, String> {
         self.must_listen()?;
         if let Some(LinkFile::Foreign { alive: true }) = self.disk.links.get(&slot.0) {
-            return Ok(Some(Event::LinkBlocked(Obstacle::LiveOwner(
-                "pid 1".to_owned(),
-            ))));
+            return Ok(link_blocked());
         }
-        // Whoever asks for it by hand gets it.
+        // An operator who asks for it gets it.
         if !std::mem::take(&mut self.wished) {
             self.must_not_stand(slot)?;
         }
         if self.missing == Some(Missing::AnnouncingAgain) {
-            let link = self
-                .disk
-                .our_links()
-                .get(&slot.0)
-                .copied()
-                .unwrap_or_default();
-            return Ok(Some(Event::LinkPublished(Identity::numbered(link))));
+            let links = self.disk.our_links();
+            let link = links.get(&slot.0).copied().unwrap_or_default();
+            return Ok(Event::LinkPublished(Identity::numbered(link)));
         }
-        Ok(Some(self.make_link(slot)))
+        Ok(self.make_link(slot))
     }
 
     pub(super) fn must_listen(&self) -> Result<(), String> {
@@ -173,5 +133,95 @@ impl World {
         if let Some(kubelet) = &mut self.kubelet {
             kubelet.sees(slot, change);
         }
+    }
+}
+
+fn link_blocked() -> Event {
+    Event::LinkBlocked(Obstacle::LiveOwner("pid 1".to_owned()))
+}
+
+impl ModelFiles<'_> {
+    /// The world sees the driver as it is now.
+    fn look_at(&mut self, driver: &Driver) {
+        if let Some(us) = &mut self.world.us {
+            us[self.place].clone_from(driver);
+        }
+    }
+
+    fn check<T>(&mut self, outcome: Result<T, String>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(broken) => {
+                self.broken.get_or_insert(broken);
+                None
+            }
+        }
+    }
+
+    /// Listens, unless the driver of the other place has the name and keeps it.
+    fn serve(&mut self, driver: &mut Driver) -> Event {
+        let (world, other) = (&mut *self.world, 1 - self.place);
+        if let Some(us) = &mut world.us
+            && us[other].serves().is_some()
+        {
+            let can_take_over =
+                driver.can_take_over() && world.missing != Some(Missing::HandingTheNameOver);
+            match us[other].give_up_name(can_take_over) {
+                Some(handover) => driver.inherit(handover, world.now),
+                None => return Event::SocketBlocked(Obstacle::NameTaken("other".to_owned())),
+            }
+            self.look_at(driver);
+            self.world.write();
+        }
+        let socket = self.world.new_number();
+        self.world.disk.socket = Some((socket, true));
+        Event::SocketServed(Identity::numbered(socket))
+    }
+}
+
+impl Files for ModelFiles<'_> {
+    fn remove(&mut self, driver: &Driver, removal: Removal) {
+        self.look_at(driver);
+        match removal {
+            Removal::Link(_, slot, identity) => {
+                let ours = LinkFile::Ours(identity.number());
+                if self.world.disk.links.get(&slot.0) == Some(&ours) {
+                    let may = self.world.must_not_stand(slot);
+                    self.check(may);
+                    self.world.disk.links.remove(&slot.0);
+                    self.world.kubelet_sees(slot.0, Change::Removed);
+                }
+            }
+            Removal::Socket(..) => {
+                self.world.disk.socket = None;
+                self.name_released = true;
+            }
+        }
+    }
+
+    fn put(&mut self, driver: &mut Driver, put: Put) -> Option<Event> {
+        self.look_at(driver);
+        match put {
+            Put::Serve(_) if driver.serves().is_some() => None,
+            Put::Serve(_) => Some(self.serve(driver)),
+            Put::Publish(..) if driver.links().is_some() => None,
+            Put::Publish(_, slot) => {
+                let outcome = self.world.publish(slot);
+                self.check(outcome)
+            }
+            Put::Announce(_, slot) => {
+                if driver.answer().is_none() {
+                    let broken = "a driver that does not answer is announced";
+                    return self.check(Err(broken.to_owned()));
+                }
+                let outcome = self.world.announce(slot);
+                self.check(outcome)
+            }
+        }
+    }
+
+    fn save(&mut self, driver: &Driver) {
+        self.look_at(driver);
+        self.world.write();
     }
 }

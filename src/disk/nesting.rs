@@ -4,19 +4,25 @@ use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
-use crate::disk::directory::inode;
+use crate::disk::directory::{inode, is_same};
 
 /// A plugins_registry has next to no directories; a mount may show a whole file system in it.
 const WALK_MAX: usize = 256;
 
 /// Whether `inner` lies strictly below `outer`, as the two are written or as they resolve.
-pub(super) fn lies_below(inner: &Path, outer: &Path) -> bool {
+pub(crate) fn lies_below(inner: &Path, outer: &Path) -> bool {
     let (there, above) = (resolved(inner), resolved(outer));
     is_below(inner, outer) || is_below(&there, &above) || is_mounted_below(&there, &above)
 }
 
-/// Where the path leads, as far as it is there.
-pub(super) fn resolved(path: &Path) -> PathBuf {
+/// Whether both paths lead to one directory, also when it does not exist yet.
+pub(crate) fn is_one(a: &Path, b: &Path) -> bool {
+    // A bind mount or a link can make one directory of two paths.
+    a == b || is_same(a, b).unwrap_or_else(|| resolved(a) == resolved(b))
+}
+
+/// Where the path leads, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
         Some(fs::canonicalize(there).ok()?.join(rest))

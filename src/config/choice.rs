@@ -107,3 +107,9 @@ words! {
         Json = "json",
     }
 }
+
+impl OnLiveOwner {
+    pub(crate) fn takes_over(self) -> bool {
+        self == Self::TakeOver
+    }
+}

@@ -7,13 +7,12 @@ use super::driver::DriverSettings;
 use super::error::Problem;
 use super::key::Key;
 use super::literal;
-use super::nesting::lies_below;
 use super::origin::Origin;
-use super::value::{SUN_PATH_MAX, fits_socket};
+use super::value::fits_socket;
 use super::{Loaded, RootDir};
-
-/// The end of a registration socket's name; the shortest driver's name before it has one letter.
-pub(crate) const REG_SOCK: &str = "-reg.sock";
+use crate::disk::layout::REG_SOCK;
+use crate::disk::nesting::lies_below;
+use crate::disk::socket::SUN_PATH_MAX;
 
 pub(super) fn find(loaded: &Loaded) -> Vec<Problem> {
     let drivers = &loaded.settings.drivers;
@@ -51,7 +50,11 @@ struct Room<'a> {
 fn rooms(loaded: &Loaded) -> Vec<Room<'_>> {
     let settings = &loaded.settings;
     let ours = &settings.registry_dir;
-    let prefix = if settings.one_directory() { "." } else { "" };
+    let prefix = if settings.layout().one_directory() {
+        "."
+    } else {
+        ""
+    };
     let mut rooms = vec![Room {
         key: "registry_dir",
         value: ours,

@@ -39,7 +39,7 @@ async fn on_the_way(patient: &Inputs, kubelets: &KubeletFindings, id: &str) -> V
         Ok(answer) => answer,
         Err(finding) => return vec![finding],
     };
-    let layout = Layout::of(&patient.settings);
+    let layout = patient.settings.layout();
     if let Err(too_long) = layout.check(&answer.name) {
         let mend =
             "shorten registry_dir or kubelet.registry_dir, or give the driver a shorter name";

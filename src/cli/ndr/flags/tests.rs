@@ -1,4 +1,4 @@
-//! The flags, and the settings that they make.
+//! The flags, and the settings that come from them.
 
 use super::*;
 use crate::config::{Listen, LogLevel, LogTarget, RootDir, Settings};
@@ -7,9 +7,7 @@ fn sources(config: Option<PathBuf>) -> Sources {
     Sources {
         config,
         default_config: Some("/nowhere/config.toml".into()),
-        environment_files: Vec::new(),
-        environment: Vec::new(),
-        overrides: Overrides::default(),
+        ..Sources::default()
     }
 }
 
@@ -36,7 +34,7 @@ fn a_sidecars_flags_are_a_whole_configuration() {
     let settings = settings(&sidecar(), None);
     assert_eq!(settings.registry_dir, Path::new("/registration"));
     assert_eq!(settings.kubelet.registry_dir, Path::new("/registration"));
-    assert!(settings.one_directory());
+    assert!(settings.layout().one_directory());
     assert_eq!(
         settings.kubelet.root_dir,
         RootDir::Path("/var/lib/kubelet".into())
@@ -154,7 +152,7 @@ fn each_socket_has_a_runtime_directory_of_its_own_that_is_short_and_stays() {
     let long = format!("/{}/csi.sock", "x".repeat(90));
     let all = ["/csi/csi.sock", "/a/csi/csi.sock", "/csi/other.sock", &long].map(of);
     for (at, path) in all.iter().enumerate() {
-        assert!(path.join("control.sock").as_os_str().len() <= config::SUN_PATH_MAX);
+        assert!(path.join("control.sock").as_os_str().len() <= crate::disk::socket::SUN_PATH_MAX);
         assert!(!all[..at].contains(path));
     }
     assert_eq!(of("unix:///csi/csi.sock"), of("/csi/csi.sock"));
@@ -163,25 +161,4 @@ fn each_socket_has_a_runtime_directory_of_its_own_that_is_short_and_stays() {
         of("/csi/csi.sock"),
         Path::new("/run/node-storage-driver-registrar-csi-d3140511")
     );
-}
-
-#[test]
-fn reads_durations_as_go_writes_them() {
-    for (text, millis) in [
-        ("1s", 1000),
-        ("1m30s", 90_000),
-        ("1.5s", 1500),
-        ("250ms", 250),
-        ("1h", 3_600_000),
-        ("2000us", 2),
-    ] {
-        assert_eq!(
-            go_duration(text),
-            Ok(Duration::from_millis(millis)),
-            "{text}"
-        );
-    }
-    for text in ["", "1", "s", "-1s", "1 s", "1d", "0s", "1..5s", "1ns"] {
-        assert!(go_duration(text).is_err(), "{text}");
-    }
 }

@@ -1,38 +1,80 @@
-//! Puts a file in the place of the one that was seen there, and of no other.
+//! Puts a file in the place of exactly the file that was seen there.
 //!
-//! Between a look at a place and a rename there is time for others, and rename(2) replaces whatever is
-//! there by then. renameat2(2) can refuse that, and can exchange two files: what was replaced is then
-//! at hand, and goes back if it is not the file that was seen.
+//! Between a look at a place and a rename, another process may put a file there, and rename(2) replaces
+//! any file. renameat2(2) can refuse that, and can exchange two files: then the replaced file is at hand,
+//! and goes back if it is not the file that was seen.
 //!
-//! A kubelet does the same about an exchange as about a rename over its link. Go's fsnotify makes a
-//! Create of both; an exchange has a Rename after it, which kubelets do not listen to.
+//! A kubelet reacts to an exchange as to a rename over its link. Go's fsnotify reports a Create for both,
+//! and after an exchange also a Rename, which kubelets ignore.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use crate::disk::identity::Identity;
+use super::identity::Identity;
 
-/// Moves `staged` to `place`, where the file that was `seen` is, or none.
-///
-/// # Errors
-/// `AlreadyExists` when another file is at `place`, which is left there. Otherwise those of rename.
-pub(crate) fn put(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::Result<()> {
+/// Temporary names of ours start so.
+pub(super) const STAGED: &str = ".nr";
+
+/// A file of ours under a temporary name. Removed with this value, unless it was put in its place.
+pub(super) struct Staged {
+    path: PathBuf,
+    file: Identity,
+}
+
+impl Staged {
+    /// Makes a file in `directory`. Its temporary name is as short as the shortest name that it can get
+    /// (`x-reg.sock`), because the length of a socket's path is limited.
+    pub(super) fn make<T>(
+        directory: &Path,
+        make: impl FnOnce(&Path) -> io::Result<T>,
+    ) -> io::Result<(Staged, T)> {
+        let random = RandomState::new().hash_one(0) & 0x0fff_ffff;
+        let path = directory.join(format!("{STAGED}{random:07x}"));
+        let made = make(&path)?;
+        let file = Identity::of(&path)?;
+        Ok((Staged { path, file }, made))
+    }
+
+    /// Moves the file to `place`, over any file.
+    pub(super) fn put(self, place: &Path) -> io::Result<Identity> {
+        fs::rename(&self.path, place)?;
+        Ok(self.file.clone())
+    }
+
+    /// Moves the file to `place`, over the file that was `seen` there, or over none.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when another file is at `place`, which stays there. Otherwise those of rename.
+    pub(super) fn put_over(self, place: &Path, seen: Option<&Identity>) -> io::Result<Identity> {
+        replace(&self.path, place, seen)?;
+        Ok(self.file.clone())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        discard(&self.path, &self.file);
+    }
+}
+
+fn replace(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::Result<()> {
     let Some(seen) = seen else {
         return match renamed(staged, place, RenameFlags::NOREPLACE) {
-            Err(errno) if is_unknown(errno) => put_after_a_look(staged, place, None),
+            Err(errno) if is_unknown(errno) => replace_after_a_look(staged, place, None),
             done => Ok(done?),
         };
     };
     let ours = Identity::of(staged)?;
     match renamed(staged, place, RenameFlags::EXCHANGE) {
         Ok(()) => {}
-        // It has gone since.
-        Err(Errno::NOENT) => return put(staged, place, None),
-        Err(errno) if is_unknown(errno) => return put_after_a_look(staged, place, Some(seen)),
+        // The file that was seen has gone since.
+        Err(Errno::NOENT) => return replace(staged, place, None),
+        Err(errno) if is_unknown(errno) => return replace_after_a_look(staged, place, Some(seen)),
         Err(errno) => return Err(errno.into()),
     }
     if Identity::of(staged)?.is_renamed(seen) {
@@ -41,7 +83,8 @@ pub(crate) fn put(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::R
     }
     renamed(staged, place, RenameFlags::EXCHANGE)?;
     if !Identity::of(staged)?.is_renamed(&ours) {
-        // Somebody came in between once more. What is nobody's but theirs is not deleted.
+        // Another process replaced the file a second time, between our two exchanges. Its file is not
+        // ours to delete.
         tracing::warn!(
             path = %place.display(), left = %staged.display(),
             "another process has replaced the file twice; one of its files is left under another name"
@@ -50,8 +93,8 @@ pub(crate) fn put(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::R
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Removes a file from a temporary name, if it is that file.
-pub(crate) fn discard(path: &Path, file: &Identity) {
+/// Removes `file` from `path`, unless another file is there.
+fn discard(path: &Path, file: &Identity) {
     let removed = match Identity::of(path) {
         Ok(found) if found.is_renamed(file) => fs::remove_file(path),
         Ok(_) => return,
@@ -69,8 +112,9 @@ fn renamed(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
     renameat_with(CWD, from, CWD, to, flags)
 }
 
-/// The file system does not know the flags (NFS, FUSE and ZFS before 2.2 say EINVAL), the kernel does not
-/// know the call, or a sandbox or a policy forbids it. Where no rename is permitted, the plain one says so.
+/// The file system does not know the flags (NFS, FUSE and ZFS before 2.2 return EINVAL), the kernel does
+/// not know the call, or a sandbox or a policy forbids it. Where no rename is permitted, the plain rename
+/// fails too.
 fn is_unknown(errno: Errno) -> bool {
     use Errno as E;
     matches!(
@@ -79,9 +123,9 @@ fn is_unknown(errno: Errno) -> bool {
     )
 }
 
-/// The next best: a look right before the rename. Whoever comes in the microseconds between the two is
-/// still replaced.
-fn put_after_a_look(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::Result<()> {
+/// Second best: a look right before the rename. A file that comes in the microseconds between the two is
+/// replaced.
+fn replace_after_a_look(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::Result<()> {
     match Identity::of(place) {
         Ok(found) if seen.is_some_and(|seen| found.is_same_object(seen)) => {}
         Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -94,7 +138,6 @@ fn put_after_a_look(staged: &Path, place: &Path, seen: Option<&Identity>) -> io:
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
 
     use tempfile::TempDir;
 
@@ -137,7 +180,7 @@ mod tests {
 
     type Put = fn(&Path, &Path, Option<&Identity>) -> io::Result<()>;
     /// With the help of the kernel, and without.
-    const WAYS: [Put; 2] = [put, put_after_a_look];
+    const WAYS: [Put; 2] = [replace, replace_after_a_look];
 
     #[test]
     fn the_file_that_was_seen_is_replaced_and_nothing_is_left() {

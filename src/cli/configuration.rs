@@ -1,0 +1,66 @@
+//! The configuration that a command line names, with the kubelet's root directory found.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use super::args::Args;
+use super::exit::print_error;
+use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
+use crate::disk::runtime_dir;
+use crate::kubelet::root::{self, KubeletRoot, RootSource};
+use crate::supervisor::state_file::SavedState;
+use crate::systemd::main_pids_of_kubelets;
+
+/// A configuration that can be read more than once.
+pub(super) struct Configuration {
+    sources: Sources,
+    /// The runtime directory of the daemon, whose state has the kubelet that called last.
+    runtime: PathBuf,
+    /// The kubelet's root directory that was found last for `root_dir = "auto"`.
+    pub(super) root: RefCell<Option<KubeletRoot>>,
+}
+
+impl Configuration {
+    /// From these sources; `--log-level` wins over them.
+    pub(super) fn new(args: &Args, mut sources: Sources) -> Configuration {
+        if let Some(level) = &args.log_level {
+            let key = ["log", "level"];
+            sources.overrides.set("--log-level", &key, level.clone());
+        }
+        Configuration {
+            sources,
+            runtime: runtime_dir::locate(args.runtime_dir.as_deref()),
+            root: RefCell::default(),
+        }
+    }
+
+    pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
+        let mut loaded = config::load(&self.sources)?;
+        for warning in loaded.warnings() {
+            print_error(&format!("warning: {warning}"));
+        }
+        if loaded.needs_kubelet_root() {
+            let known = self.root.borrow().clone();
+            let root = root::find(root_before(&self.runtime), known, main_pids_of_kubelets);
+            loaded.resolve_kubelet_root(root.path.clone(), root.why.to_string())?;
+            self.root.replace(Some(root));
+        }
+        Ok(loaded)
+    }
+}
+
+/// The configuration as the daemon of the unit would read it.
+pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
+    let sources = Sources::of_command(args.config.clone(), Overrides::default());
+    Configuration::new(args, sources).load()
+}
+
+/// The root of the kubelet that last called a daemon with this runtime directory.
+fn root_before(runtime: &Path) -> Option<KubeletRoot> {
+    let (path, kubelet) = SavedState::kubelet_root(&runtime_dir::state(runtime))?;
+    let why = match kubelet.filter(|kubelet| kubelet.is_running()) {
+        Some(kubelet) => RootSource::Called { pid: kubelet.pid },
+        None => RootSource::Before,
+    };
+    Some(KubeletRoot { path, why })
+}

@@ -1,7 +1,7 @@
 //! Writes the man pages and the shell completions into a directory; `packaging/build` runs it.
 //!
-//! Page 8 comes from the command line and page 5 from the shipped configuration file, so that
-//! neither says anything that the program does not know.
+//! Page 8 comes from the command line. Page 5 comes from docs/configuration.md, which a test compares
+//! with the program.
 
 use std::error::Error;
 use std::fs;
@@ -13,7 +13,7 @@ use clap_mangen::Man;
 use node_storage_driver_registrar::cli;
 
 const NAME: &str = "node-storage-driver-registrar";
-const CONFIG: &str = include_str!("../config/config.toml");
+const REFERENCE: &str = include_str!("../docs/configuration.md");
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(
@@ -151,68 +151,60 @@ fn help(argument: &clap::Arg) -> String {
     escape(&help)
 }
 
-/// Prose of the configuration file becomes text, a heading a section, a key a tagged paragraph.
+/// The reference as a man page: a heading becomes a section, the row of a table a tagged paragraph.
 fn config_page(day: &str) -> String {
     let mut page = format!(
         ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH {NAME}.toml 5 {day} \"{NAME} {}\" \"File formats\"\n\
-         .SH NAME\n{NAME}.toml \\- the configuration of {NAME}(8)\n\
+         .SH NAME\n{NAME}.toml \\- configuration of {NAME}(8)\n\
          .SH SYNOPSIS\n/etc/{NAME}/config.toml\n.br\n/etc/{NAME}/config.d/*.toml\n.SH DESCRIPTION\n",
         env!("CARGO_PKG_VERSION"),
     );
-    let mut prose: Vec<&str> = Vec::new();
-    let mut table = "";
-    for line in CONFIG.lines().skip(1) {
-        match Line::of(line) {
-            Line::Prose(text) => prose.push(text),
-            Line::Blank => paragraphs(&mut prose, &mut page),
-            Line::Table(name) => {
-                table = name;
-                page += &format!(".SH \"[{}]\"\n", escape(name).replace('"', "\\(dq"));
-                paragraphs(&mut prose, &mut page);
+    let mut lines = REFERENCE.lines().skip(1).peekable();
+    let (mut opens, mut is_code) = (false, false);
+    while let Some(line) = lines.next() {
+        let heads_table = lines.next_if(|next| next.starts_with("|---")).is_some();
+        let line = Line::of(line);
+        page += &match &line {
+            Line::Fence => {
+                is_code = !is_code;
+                if is_code { ".PP\n.nf\n" } else { ".fi\n" }.to_owned()
             }
-            Line::Key(assignment) => {
-                page += &format!(".TP\n\\fB{}\\fR\n", escape(assignment));
-                if prose.is_empty() {
-                    let driver = table.starts_with("drivers");
-                    page += if driver {
-                        "As in [defaults].\n"
-                    } else {
-                        "See above.\n"
-                    };
-                }
-                for text in prose.drain(..) {
-                    page += &format!("{}\n", escape(text));
-                }
-            }
-        }
+            Line::Text(text) if is_code => format!("{}\n", escape(text)),
+            Line::Blank => String::new(),
+            Line::Section(title) => format!(".SH \"{}\"\n", escape(&title.to_uppercase())),
+            Line::Subsection(title) => format!(".SS \"{}\"\n", plain(title)),
+            Line::Row(_) if heads_table => String::new(),
+            Line::Row(cells) => row(cells),
+            Line::Item(mark, text) => format!(".IP {mark} 4\n{}\n", roff(text)),
+            Line::Text(text) if opens => format!(".PP\n{}\n", roff(text)),
+            Line::Text(text) => format!("{}\n", roff(text)),
+        };
+        opens = match line {
+            // A heading opens a paragraph by itself.
+            Line::Blank => !page
+                .lines()
+                .last()
+                .is_some_and(|last| last.starts_with(".S")),
+            _ => false,
+        };
     }
-    paragraphs(&mut prose, &mut page);
-    page + &format!(".SH \"SEE ALSO\"\n.BR {NAME} (8),\n.BR systemctl (1)\n")
+    page + &format!(
+        ".SH \"SEE ALSO\"\n.BR {NAME} (8),\n.BR systemctl (1)\n\
+         .PP\nThe pages named *.md are in /usr/share/doc/{NAME}/docs.\n"
+    )
 }
 
-fn paragraphs(prose: &mut Vec<&str>, page: &mut String) {
-    let mut opens = true;
-    for text in prose.drain(..) {
-        if text.is_empty() {
-            opens = true;
-            continue;
-        }
-        // Indented lines are commands, and stay on lines of their own.
-        let command = text.strip_prefix("  ");
-        let after_heading = page
-            .lines()
-            .last()
-            .is_some_and(|last| last.starts_with(".SH"));
-        if opens && !after_heading {
-            *page += ".PP\n";
-        } else if command.is_some() {
-            *page += ".br\n";
-        }
-        opens = false;
-        *page += &match command {
-            Some(command) => format!("\\fB{}\\fR\n", escape(command.trim())),
-            None => format!("{}\n", escape(text)),
-        };
+/// A key with its type and default, or a term, and below it the meaning.
+fn row(cells: &[&str]) -> String {
+    match cells {
+        [key, kind, default, meaning] => format!(
+            ".TP\n{} ({}; default {})\n{}\n",
+            roff(key),
+            roff(kind),
+            roff(default),
+            roff(meaning)
+        ),
+        _ => format!(".TP\n{}\n{}\n", roff(cells[0]), roff(&cells[1..].join(" "))),
     }
 }
 
@@ -224,34 +216,76 @@ fn day() -> Result<String, Box<dyn Error>> {
         .to_string())
 }
 
-/// What a line of the configuration file is. "# " begins prose, "#" alone a default.
+/// A line of the reference.
 enum Line<'a> {
     Blank,
-    Prose(&'a str),
-    Table(&'a str),
-    Key(&'a str),
+    Fence,
+    Section(&'a str),
+    Subsection(&'a str),
+    Row(Vec<&'a str>),
+    Item(&'a str, &'a str),
+    Text(&'a str),
 }
 
 impl<'a> Line<'a> {
     fn of(line: &'a str) -> Line<'a> {
-        if line.is_empty() {
+        let text = line.trim();
+        if text.is_empty() {
             return Line::Blank;
         }
-        if line == "#" {
-            return Line::Prose("");
+        if text.starts_with("```") {
+            return Line::Fence;
         }
-        if let Some(prose) = line.strip_prefix("# ") {
-            return Line::Prose(prose);
+        if let Some(title) = text.strip_prefix("## ") {
+            return Line::Section(title);
         }
-        let code = line.strip_prefix('#').unwrap_or(line);
-        match code
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-        {
-            Some(table) => Line::Table(table),
-            None => Line::Key(code),
+        if let Some(title) = text.strip_prefix("### ") {
+            return Line::Subsection(title);
+        }
+        if let Some(cells) = text.strip_prefix('|').and_then(|row| row.strip_suffix('|')) {
+            return Line::Row(cells.split(" | ").map(str::trim).collect());
+        }
+        match text.split_once(' ') {
+            Some(("-", item)) => Line::Item("\\(bu", item),
+            Some((number, item)) if is_number(number) => Line::Item(number, item),
+            _ => Line::Text(text),
         }
     }
+}
+
+/// The mark of a numbered list, such as `2.`
+fn is_number(mark: &str) -> bool {
+    mark.strip_suffix('.')
+        .is_some_and(|number| number.parse::<u8>().is_ok())
+}
+
+/// Markdown as roff: code is bold, and a link is its text.
+fn roff(markdown: &str) -> String {
+    let mut text = String::new();
+    for (index, part) in markdown.split('`').enumerate() {
+        match index % 2 {
+            0 => text += &escape(&without_links(part)),
+            _ => text += &format!("\\fB{}\\fR", escape(part)),
+        }
+    }
+    text
+}
+
+fn plain(markdown: &str) -> String {
+    escape(&markdown.replace('`', "")).replace('"', "\\(dq")
+}
+
+fn without_links(markdown: &str) -> String {
+    let mut parts = markdown.split("](");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // The text of the link is behind its last bracket, the target up to the parenthesis.
+        if let Some(bracket) = text.rfind('[') {
+            text.remove(bracket);
+        }
+        text += part.split_once(')').map_or(part, |(_, rest)| rest);
+    }
+    text
 }
 
 /// Text as roff takes it: no escapes, no requests, hyphens that can be copied into a shell.
@@ -259,7 +293,8 @@ fn escape(text: &str) -> String {
     let text = text
         .replace('\\', "\\e")
         .replace('-', "\\-")
-        .replace('\'', "\\(aq");
+        .replace('\'', "\\(aq")
+        .replace('…', "...");
     match text.strip_prefix('.') {
         Some(rest) => format!("\\&.{rest}"),
         None => text,

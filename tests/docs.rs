@@ -5,13 +5,12 @@
     reason = "in a test a panic with its line is the report"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use node_storage_driver_registrar::config::{
-    self, Loaded, LogLevel, LogTarget, OnLiveOwner, OnStop, Overrides, Provenance, ReadyWhen,
-    Sources,
+    self, ConfigError, Loaded, Overrides, Provenance, Sources,
 };
 
 const REFERENCE: &str = include_str!("../docs/configuration.md");
@@ -44,6 +43,10 @@ fn documented() -> BTreeMap<&'static str, Row> {
 }
 
 fn load(file: &str) -> Loaded {
+    try_load(file).unwrap_or_else(|error| panic!("{error}\n{file}"))
+}
+
+fn try_load(file: &str) -> Result<Loaded, ConfigError> {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("config.toml");
     fs::write(&path, file).expect("a file can be written there");
@@ -54,7 +57,7 @@ fn load(file: &str) -> Loaded {
         environment: Vec::new(),
         overrides: Overrides::default(),
     };
-    config::load(&sources).unwrap_or_else(|error| panic!("{error}\n{file}"))
+    config::load(&sources)
 }
 
 /// Built-in defaults, with one driver that sets nothing.
@@ -64,15 +67,19 @@ fn defaults() -> Loaded {
 
 #[test]
 fn the_documented_keys_are_the_ones_that_exist() {
-    let known: Vec<String> = defaults()
-        .provenance()
+    let explained = defaults().provenance();
+    let known: BTreeSet<String> = explained
         .iter()
         .map(|entry| entry.key.to_string())
         .collect();
-    let documented = documented();
-    let mut sorted: Vec<&str> = known.iter().map(String::as_str).collect();
-    sorted.sort_unstable();
-    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), sorted);
+    let documented: BTreeSet<String> = documented().keys().map(ToString::to_string).collect();
+    let missing: Vec<_> = known.difference(&documented).collect();
+    assert!(
+        missing.is_empty(),
+        "add a row to docs/configuration.md: {missing:?}"
+    );
+    let gone: Vec<_> = documented.difference(&known).collect();
+    assert!(gone.is_empty(), "no such key: {gone:?}");
 }
 
 #[test]
@@ -99,21 +106,30 @@ fn only_what_follows_from_other_keys_has_its_default_in_words() {
     }
 }
 
+/// A key with a choice of words refuses any other word and lists its own.
 #[test]
 fn every_word_that_a_key_allows_is_documented() {
-    let words = [
-        ("defaults.on_live_owner", OnLiveOwner::WORDS),
-        ("drivers.\"ID\".on_live_owner", OnLiveOwner::WORDS),
-        ("service.ready_when", ReadyWhen::WORDS),
-        ("service.on_stop", OnStop::WORDS),
-        ("log.level", LogLevel::WORDS),
-        ("log.target", LogTarget::WORDS),
-    ];
-    let documented = documented();
-    for (key, allowed) in words {
-        let listed: Vec<String> = allowed.iter().map(|word| format!("`\"{word}\"`")).collect();
-        assert_eq!(documented[key].kind, listed.join(", "), "{key}");
+    let mut choices = 0;
+    for (key, row) in documented() {
+        let error = try_load(&format!("{key} = \"?\"\n")).expect_err(key);
+        let error = error.to_string();
+        let words = error.split(": must be \"").nth(1);
+        assert_eq!(
+            words.is_some(),
+            row.kind.starts_with("`\""),
+            "{key}: {error}"
+        );
+        if let Some(words) = words {
+            let listed: Vec<String> = words.split('"').step_by(2).map(quoted).collect();
+            assert_eq!(row.kind, listed.join(", "), "{key}");
+            choices += 1;
+        }
     }
+    assert_eq!(choices, 6);
+}
+
+fn quoted(word: &str) -> String {
+    format!("`\"{word}\"`")
 }
 
 /// Every page of the tree, except pages of generated and fetched files.

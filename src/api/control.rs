@@ -7,12 +7,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::net::UnixStream;
 use tokio::sync::watch::error::RecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Response, async_trait};
+use tonic::{Request, Response, async_trait};
 
 pub(crate) use client::{Client, ClientError};
 
@@ -31,7 +30,7 @@ use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
-use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
+use crate::grpc::server::{self, Activity, Limits};
 use crate::os::task::Task;
 
 /// A client may watch for hours without a further request.
@@ -54,11 +53,11 @@ pub(crate) fn serve(
     let path = runtime.control_socket();
     // We hold the lock of this directory, so all sockets in it are leftovers.
     sweep_stage(directory::of(&path));
-    let sessions = ControlSessions {
+    let daemon = Daemon {
         commands,
         snapshots,
     };
-    let mut server = Server::start(&path, sessions.clone())?;
+    let mut server = Server::start(&path, daemon.clone())?;
     Ok(Task::spawn(async move {
         let mut failing = false;
         while looks.changed().await.is_ok() {
@@ -70,7 +69,7 @@ pub(crate) fn serve(
             if !directory::of(&path).is_dir() || runtime.fault().is_some() {
                 continue;
             }
-            match Server::start(&path, sessions.clone()) {
+            match Server::start(&path, daemon.clone()) {
                 Ok(started) => {
                     server = started;
                     failing = false;
@@ -93,11 +92,19 @@ struct Server {
 }
 
 impl Server {
-    fn start(path: &Path, sessions: ControlSessions) -> Result<Server, Obstacle> {
+    fn start(path: &Path, daemon: Daemon) -> Result<Server, Obstacle> {
         let (listener, socket) = listen_over_any(path)?;
         let task = Task::spawn(async move {
             let (_retire, retired) = oneshot::channel();
-            server::serve(listener, LIMITS, sessions, retired).await;
+            let connected = |stream, _, activity: Activity| {
+                let session = Session {
+                    daemon: daemon.clone(),
+                    busy: activity.clone(),
+                };
+                let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
+                server::serve_connection(stream, service, activity, LIMITS)
+            };
+            server::serve(listener, LIMITS, connected, retired).await;
         });
         Ok(Server {
             socket,
@@ -106,56 +113,37 @@ impl Server {
     }
 }
 
+/// The daemon as its clients reach it.
 #[derive(Clone)]
-struct ControlSessions {
+struct Daemon {
     commands: Commands,
     snapshots: Snapshots,
-}
-
-impl MakeService for ControlSessions {
-    type Io = UnixStream;
-    type Service = ControlServer<Session>;
-
-    fn receive(
-        &self,
-        stream: UnixStream,
-        _peer: Peer,
-        busy: Activity,
-    ) -> (Self::Io, Self::Service) {
-        let session = Session {
-            commands: self.commands.clone(),
-            snapshots: self.snapshots.clone(),
-            busy,
-        };
-        let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
-        (stream, service)
-    }
 }
 
 /// A client's connection.
 struct Session {
-    commands: Commands,
-    snapshots: Snapshots,
+    daemon: Daemon,
     busy: Activity,
 }
 
+type Reply<T> = Result<Response<T>, tonic::Status>;
+
 impl Session {
-    async fn run(&self, command: Command) -> Result<Response<Done>, tonic::Status> {
+    /// The daemon's outcome, or its refusal in words.
+    async fn run(&self, command: Command) -> Result<Result<(), String>, tonic::Status> {
         self.busy.touch();
-        let outcome = self.commands.run(command).await;
-        let outcome =
-            outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
-        let done = outcome.map(|()| Response::new(Done {}));
+        let outcome = self.daemon.commands.run(command).await;
+        outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))
+    }
+
+    async fn done(&self, command: Command) -> Reply<Done> {
+        let done = self.run(command).await?.map(|()| Response::new(Done {}));
         done.map_err(tonic::Status::failed_precondition)
     }
 
-    async fn by_hand(
-        &self,
-        action: ManualAction,
-        request: tonic::Request<DriverRequest>,
-    ) -> Result<Response<Done>, tonic::Status> {
+    async fn by_hand(&self, action: ManualAction, request: Request<DriverRequest>) -> Reply<Done> {
         let driver = request.into_inner().driver;
-        self.run(Command::Manual { action, driver }).await
+        self.done(Command::Manual { action, driver }).await
     }
 }
 
@@ -163,20 +151,14 @@ impl Session {
 impl Control for Session {
     type WatchStatusStream = StatusStream;
 
-    async fn get_status(
-        &self,
-        _: tonic::Request<StatusRequest>,
-    ) -> Result<Response<Status>, tonic::Status> {
+    async fn get_status(&self, _: Request<StatusRequest>) -> Reply<Status> {
         self.busy.touch();
-        Ok(Response::new(status(&mut self.snapshots.clone())?))
+        Ok(Response::new(status(&mut self.daemon.snapshots.clone())?))
     }
 
-    async fn watch_status(
-        &self,
-        _: tonic::Request<StatusRequest>,
-    ) -> Result<Response<Self::WatchStatusStream>, tonic::Status> {
+    async fn watch_status(&self, _: Request<StatusRequest>) -> Reply<StatusStream> {
         self.busy.touch();
-        let (mut snapshots, busy) = (self.snapshots.clone(), self.busy.clone());
+        let (mut snapshots, busy) = (self.daemon.snapshots.clone(), self.busy.clone());
         let (sender, statuses) = mpsc::channel(1);
         let follower = Task::spawn(async move {
             loop {
@@ -197,48 +179,29 @@ impl Control for Session {
         }))
     }
 
-    async fn reannounce(
-        &self,
-        request: tonic::Request<DriverRequest>,
-    ) -> Result<Response<Done>, tonic::Status> {
+    async fn reannounce(&self, request: Request<DriverRequest>) -> Reply<Done> {
         self.by_hand(ManualAction::Reannounce, request).await
     }
 
-    async fn withdraw(
-        &self,
-        request: tonic::Request<DriverRequest>,
-    ) -> Result<Response<Done>, tonic::Status> {
+    async fn withdraw(&self, request: Request<DriverRequest>) -> Reply<Done> {
         self.by_hand(ManualAction::Withdraw, request).await
     }
 
-    async fn publish(
-        &self,
-        request: tonic::Request<DriverRequest>,
-    ) -> Result<Response<Done>, tonic::Status> {
+    async fn publish(&self, request: Request<DriverRequest>) -> Reply<Done> {
         self.by_hand(ManualAction::Publish, request).await
     }
 
-    async fn take_up(
-        &self,
-        request: tonic::Request<Handover>,
-    ) -> Result<Response<Done>, tonic::Status> {
+    async fn take_up(&self, request: Request<Handover>) -> Reply<Done> {
         let Handover { driver, record } = request.into_inner();
         let record: Record = serde_json::from_slice(&record)
             .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
         let record = Box::new(record);
-        self.run(Command::TakeUp { driver, record }).await
+        self.done(Command::TakeUp { driver, record }).await
     }
 
-    async fn reload(
-        &self,
-        _: tonic::Request<ReloadRequest>,
-    ) -> Result<Response<Reloaded>, tonic::Status> {
-        self.busy.touch();
-        let outcome = self.commands.run(Command::Reload).await;
-        let outcome =
-            outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))?;
+    async fn reload(&self, _: Request<ReloadRequest>) -> Reply<Reloaded> {
         // Not in the message of an error: that is a header, and headers are short.
-        let refusal = outcome.err().unwrap_or_default();
+        let refusal = self.run(Command::Reload).await?.err().unwrap_or_default();
         Ok(Response::new(Reloaded { refusal }))
     }
 }

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use super::ndr::flags::NdrFlags;
 use crate::config::LogLevel;
+use crate::config::choice::words;
 
 const AFTER_HELP: &str = "\
 Files:
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     pub(crate) runtime_dir: Option<PathBuf>,
 
     /// Log level: error, warn, info, debug or trace.
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = PossibleValuesParser::new(LogLevel::WORDS), hide_possible_values = true)]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = PossibleValuesParser::new(words::<LogLevel>()), hide_possible_values = true)]
     pub(crate) log_level: Option<String>,
 
     #[command(subcommand)]

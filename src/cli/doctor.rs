@@ -80,7 +80,7 @@ fn findings(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> Vec<St
         let driver = finding.driver.iter();
         let driver: String = driver.map(|id| format!("{}: ", printable(id))).collect();
         lines.push(format!("{severity}: {driver}{}", finding.check));
-        for (key, words) in [("  saw", &finding.saw), ("  mend", &finding.mend)] {
+        for (key, words) in [("  found", &finding.found), ("  fix", &finding.fix)] {
             let wrapped = words.lines().flat_map(|line| wrap(&printable(line), room));
             lines.extend(keyed(key, KEY, wrapped));
         }

@@ -1,115 +1,98 @@
-//! The keys whose value is one word out of a few.
+//! Choices: the values that are a word out of a list.
 
-use std::fmt;
+use figment::error::Kind;
+use figment::value::Value;
+use serde::de::{Deserializer, IntoDeserializer};
+use serde::{Deserialize, Serialize};
 
-use serde::de::{Deserialize, Deserializer, Error};
-
-/// Serde's own derive would also take a variant's number, which figment makes of
-/// `NSDR_LOG__LEVEL=2`.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl $name {
-            /// Every word that is allowed.
-            pub const WORDS: &'static [&'static str] = &[$($word),+];
-
-            /// The word as it is written in a file.
-            pub fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let word = String::deserialize(deserializer)?;
-                match word.as_str() {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(D::Error::unknown_variant(&word, Self::WORDS)),
-                }
-            }
-        }
-    };
-}
-
-words! {
-    /// What to do when a live foreign socket or link has the place of ours.
-    OnLiveOwner {
-        /// Leave it and wait for it to go.
-        Wait = "wait",
-        /// Put ours in its place.
-        TakeOver = "take-over",
-    }
-}
-
-words! {
-    /// When systemd is told that the service is ready.
-    ReadyWhen {
-        /// The daemon watches, and has tried each driver once.
-        Started = "started",
-        /// Every driver is served and linked.
-        Serving = "serving",
-        /// Every driver is registered.
-        Registered = "registered",
-    }
-}
-
-words! {
-    /// What becomes of the links when the daemon stops.
-    OnStop {
-        /// Withdraw on `systemctl stop`; keep on a restart, an upgrade or a shutdown.
-        Auto = "auto",
-        /// Always take them away.
-        Withdraw = "withdraw",
-        /// Always leave them.
-        Keep = "keep",
-    }
-}
-
-words! {
-    /// The least important message that is still logged.
-    LogLevel {
-        /// Somebody must act.
-        Error = "error",
-        /// A retry that an operator may care about.
-        Warn = "warn",
-        /// A state changed.
-        Info = "info",
-        /// Each step.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
-}
-
-words! {
-    /// Where log messages go.
-    LogTarget {
-        /// The journal under systemd, else stderr.
-        Auto = "auto",
-        /// The journal, with fields.
-        Journald = "journald",
-        /// Text on stderr.
-        Stderr = "stderr",
-        /// One JSON object a line on stderr.
-        Json = "json",
-    }
+/// What to do when another live process has a socket or a link in the place of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnLiveOwner {
+    /// Wait until the other process has gone.
+    #[default]
+    Wait,
+    /// Replace its socket or link.
+    TakeOver,
 }
 
 impl OnLiveOwner {
     pub(crate) fn takes_over(self) -> bool {
         self == Self::TakeOver
+    }
+}
+
+/// When the daemon tells systemd that it is ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadyWhen {
+    /// The daemon watches, and has called each driver once.
+    #[default]
+    Started,
+    /// Each driver has its registration socket and its link.
+    Serving,
+    /// Each driver is registered.
+    Registered,
+}
+
+/// What happens to sockets and links when the daemon stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStop {
+    /// Withdraw on `systemctl stop`; keep on a restart, an upgrade or a shutdown.
+    #[default]
+    Auto,
+    /// Always remove them.
+    Withdraw,
+    /// Always keep them.
+    Keep,
+}
+
+/// The least important message that is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// An operator must act.
+    Error,
+    /// A retry that an operator may care about.
+    Warn,
+    /// A state changed.
+    #[default]
+    Info,
+    /// Each step.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// Where log messages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogTarget {
+    /// The journal under systemd, else stderr.
+    #[default]
+    Auto,
+    /// The journal, with fields.
+    Journald,
+    /// Text on stderr.
+    Stderr,
+    /// A JSON object for each line on stderr.
+    Json,
+}
+
+/// Reads a choice from its word only: serde's derive also takes the number of a variant, and
+/// figment makes a number of `NSDR_LOG__LEVEL=2`.
+pub(super) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<T, D::Error> {
+    T::deserialize(String::deserialize(d)?.into_deserializer())
+}
+
+/// The words of a choice. Serde lists them when it meets another word.
+pub(crate) fn words<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
+    match Value::from("")
+        .deserialize::<T>()
+        .map_err(|error| error.kind)
+    {
+        Err(Kind::UnknownVariant(_, words)) => words,
+        _ => &[],
     }
 }

@@ -1,5 +1,5 @@
-//! The files from which systemd takes the unit's variables, read as systemd reads them:
-//! `EnvironmentFile=` in systemd.exec(5).
+//! The environment files: systemd passes their variables to the unit, and this file reads them by
+//! systemd's rules (`EnvironmentFile=` in systemd.exec(5)).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -12,123 +12,95 @@ use std::slice;
 use nix::fcntl::OFlag;
 
 use super::error::Problem;
-use super::file;
+use super::file::{self, FileFault};
+use super::sources::Found;
 
 type Bytes<'a> = Peekable<Copied<slice::Iter<'a, u8>>>;
 
-/// What these files hold.
-#[derive(Debug, Default)]
-pub(super) struct Assigned {
-    /// Each with the file it is in; of two with one name the later.
-    pub(super) variables: BTreeMap<String, (PathBuf, String)>,
-    pub(super) problems: Vec<Problem>,
-    /// Files that do not count although they are there.
-    pub(super) warnings: Vec<String>,
-}
-
-/// What is assigned in these files. Only what begins with `prefix` can be wrong.
-pub(super) fn assigned(files: &[PathBuf], prefix: &str) -> Assigned {
-    let mut all = Assigned::default();
+/// The variables in these files that begin with `prefix`, each with its file. A later file wins.
+pub(super) fn read(
+    files: &[PathBuf],
+    prefix: &str,
+    found: &mut Found,
+) -> BTreeMap<String, (PathBuf, String)> {
+    let mut all = BTreeMap::new();
     for path in files {
-        match read(path).and_then(|bytes| decoded(path, &bytes, prefix)) {
+        match content(path).and_then(|bytes| decoded(&bytes, prefix)) {
             Ok(variables) => {
-                for (name, value) in variables {
-                    all.variables.insert(name, (path.clone(), value));
+                let ours = variables
+                    .into_iter()
+                    .filter(|(name, _)| name.starts_with(prefix));
+                all.extend(ours.map(|(name, value)| (name, (path.clone(), value))));
+            }
+            Err(fault) if fault.is(io::ErrorKind::NotFound) => {}
+            Err(fault) => {
+                let path = path.clone();
+                let fault = unless_forbidden(fault);
+                let is_ignored = matches!(fault, FileFault::Ignored(_));
+                let problem = Problem::BadFile { path, fault };
+                match is_ignored {
+                    true => found.warnings.push(problem.to_string()),
+                    false => found.problems.push(problem),
                 }
             }
-            Err(Fault::Missing) => {}
-            Err(Fault::Warning(warning)) => all.warnings.push(warning),
-            Err(Fault::Problem(problem)) => all.problems.push(*problem),
         }
     }
     all
 }
 
-/// Why nothing is taken from a file.
-#[derive(Debug)]
-enum Fault {
-    Missing,
-    Warning(String),
-    Problem(Box<Problem>),
-}
-
-impl Fault {
-    fn warning(path: &Path, why: &str, remedy: &str) -> Fault {
-        let path = path.display();
-        Fault::Warning(format!(
-            "cannot read {path} ({why}): its variables are not taken into account{remedy}"
-        ))
+/// Permission denied is no fault of the file: systemd reads it for the daemon, and systemd may.
+fn unless_forbidden(fault: FileFault) -> FileFault {
+    match fault.is(io::ErrorKind::PermissionDenied) {
+        true => FileFault::Ignored("permission denied; run as root".to_owned()),
+        false => fault,
     }
 }
 
-impl From<Problem> for Fault {
-    fn from(problem: Problem) -> Fault {
-        match problem {
-            problem if problem.is_missing_file() => Fault::Missing,
-            // It is systemd that reads it for the daemon, and systemd may.
-            Problem::Unreadable { path, source }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                Fault::warning(&path, "permission denied", "; run as root")
-            }
-            other => Fault::Problem(Box::new(other)),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Fault> {
-    let unreadable = |source| Problem::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    // A FIFO would have us wait for somebody who writes.
+fn content(path: &Path) -> Result<Vec<u8>, FileFault> {
+    // Without O_NONBLOCK, open() of a FIFO waits for a process that writes.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)
-        .map_err(unreadable)?;
-    let kind = file.metadata().map_err(unreadable)?.file_type();
-    if kind.is_char_device() {
+        .open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        file::content(file)
+    } else if kind.is_char_device() {
         // A link to /dev/null masks a file.
-        return Err(Fault::Missing);
+        Ok(Vec::new())
+    } else {
+        Err(FileFault::Ignored("not a regular file".to_owned()))
     }
-    if !kind.is_file() {
-        return Err(Fault::warning(path, "not a regular file", ""));
-    }
-    Ok(file::content(path, file)?)
 }
 
-fn decoded(path: &Path, bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+fn decoded(bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, FileFault> {
     let mut variables = Vec::new();
     let mut foreign = None;
-    for assignment in assignments(bytes) {
-        let is_ours = assignment.name.starts_with(prefix.as_bytes());
-        match assignment.decoded() {
-            Some((name, value)) if is_name(&name) => variables.push((name, value)),
-            Some(_) => {}
-            None => {
-                let (line, column) = file::place(&bytes[..assignment.fault(bytes)]);
+    for Assignment { start, name, value } in assignments(bytes) {
+        let is_ours = name.starts_with(prefix.as_bytes());
+        match (String::from_utf8(name), String::from_utf8(value)) {
+            (Ok(name), Ok(value)) if is_name(&name) => variables.push((name, value)),
+            (Ok(_), Ok(_)) => {}
+            _ => {
+                let valid = bytes[start..].utf8_chunks().next();
+                let before = &bytes[..start + valid.map_or(0, |chunk| chunk.valid().len())];
                 if is_ours {
-                    let path = path.to_owned();
-                    return Err(Problem::NotUtf8 { path, line, column }.into());
+                    return Err(FileFault::not_utf8(before));
                 }
-                foreign.get_or_insert((line, column));
+                foreign.get_or_insert(file::place(before));
             }
         }
     }
     match foreign {
-        // The variables beside it do not reach the daemon, either.
-        Some((line, column)) => {
-            let why = format!(
-                "line {line}, column {column}: not UTF-8, and systemd passes over the file"
-            );
-            Err(Fault::warning(path, &why, ""))
-        }
+        // systemd drops the whole file, so its other variables do not reach the daemon either.
+        Some((line, column)) => Err(FileFault::Ignored(format!(
+            "line {line}, column {column}: not UTF-8, so systemd ignores the file"
+        ))),
         None => Ok(variables),
     }
 }
 
-/// A name and its value, and where in the file they begin.
+/// A name and its value, and where the name begins in the file.
 #[derive(Debug)]
 struct Assignment {
     start: usize,
@@ -136,28 +108,13 @@ struct Assignment {
     value: Vec<u8>,
 }
 
-impl Assignment {
-    fn decoded(&self) -> Option<(String, String)> {
-        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
-        Some((text(&self.name)?, text(&self.value)?))
-    }
-
-    /// The place in the file of the first byte that is not UTF-8.
-    fn fault(&self, file: &[u8]) -> usize {
-        let good = match std::str::from_utf8(&file[self.start..]) {
-            Ok(_) => 0,
-            Err(error) => error.valid_up_to(),
-        };
-        self.start + good
-    }
-}
-
 fn assignments(text: &[u8]) -> Vec<Assignment> {
     let mut assignments = Vec::new();
     let mut bytes = text.iter().copied().peekable();
     while let Some(first) = bytes.next() {
         match first {
-            // Of a comment that ends with a backslash systemd from 254 on reads the next line, too.
+            // From version 254 on, systemd reads the line after a comment that ends with a
+            // backslash.
             b'#' | b';' => while bytes.next().is_some_and(|c| !ends_line(c)) {},
             c if is_space(c) => {}
             c => {
@@ -173,22 +130,21 @@ fn assignments(text: &[u8]) -> Vec<Assignment> {
     assignments
 }
 
-/// What stands before the `=`; nothing when the line ends without one.
+/// The text before the `=`; `None` if the line has no `=`.
 fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
     let mut name = vec![first];
     loop {
-        match bytes.next() {
-            None => return None,
-            Some(c) if ends_line(c) => return None,
-            Some(b'=') => break,
-            Some(c) => name.push(c),
+        match bytes.next()? {
+            b'=' => break,
+            c if ends_line(c) => return None,
+            c => name.push(c),
         }
     }
     while name.pop_if(|c| is_space(*c)).is_some() {}
     Some(name)
 }
 
-/// Up to the end of the line. Parts in quotes may go over several, and stand one after the other.
+/// Reads up to the end of the line. Quoted parts may span lines and follow each other.
 fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let mut value = Vec::new();
     while let Some(c) = bytes.next_if(|c| !is_bare(*c)) {
@@ -203,12 +159,12 @@ fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     value
 }
 
-/// What begins a part that is not in quotes.
+/// Whether a character begins a part without quotes.
 fn is_bare(c: u8) -> bool {
     !is_space(c) && c != b'\'' && c != b'"'
 }
 
-/// Up to the closing quote.
+/// Reads up to the closing quote.
 fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     while let Some(c) = bytes.next().filter(|c| *c != b'"') {
         if c != b'\\' {
@@ -223,7 +179,7 @@ fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     }
 }
 
-/// Up to the end of the line, without the blanks there. Quotes mean nothing any more.
+/// Reads up to the end of the line, without trailing blanks. Quotes have no meaning here.
 fn bare(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     let mut end = value.len();
     while let Some(c) = bytes.next().filter(|c| !ends_line(*c)) {
@@ -248,7 +204,7 @@ fn ends_line(c: u8) -> bool {
     matches!(c, b'\n' | b'\r')
 }
 
-/// systemd drops what is no name of a variable, such as `export NAME`.
+/// systemd drops text that is not the name of a variable, such as `export NAME`.
 fn is_name(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -259,7 +215,7 @@ mod tests {
 
     #[track_caller]
     fn reads(text: &str, expected: &[(&str, &str)]) {
-        let found = decoded(Path::new("file"), text.as_bytes(), "NSDR_").unwrap();
+        let found = decoded(text.as_bytes(), "NSDR_").unwrap();
         let found: Vec<_> = found.iter().map(|(n, v)| (&**n, &**v)).collect();
         assert_eq!(found, expected, "{text:?}");
     }
@@ -311,18 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_read_a_file_is_warned() {
-        let refused = Problem::Unreadable {
-            path: PathBuf::from("/etc/default/x"),
-            source: io::ErrorKind::PermissionDenied.into(),
-        };
-        let Fault::Warning(told) = Fault::from(refused) else {
-            panic!("no warning")
-        };
+    fn a_command_that_may_not_read_a_file_warns() {
+        let fault = unless_forbidden(io::Error::from(io::ErrorKind::PermissionDenied).into());
+        let path = PathBuf::from("/etc/default/x");
         assert_eq!(
-            told,
-            "cannot read /etc/default/x (permission denied): \
-             its variables are not taken into account; run as root"
+            Problem::BadFile { path, fault }.to_string(),
+            "/etc/default/x: its variables are ignored: permission denied; run as root"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration files: the main one and the drop-ins beside it.
+//! The configuration files: the main file and the drop-ins beside it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,61 +8,71 @@ use std::path::{Path, PathBuf};
 use figment::providers::{Format, Toml};
 use figment::value::Dict;
 
-use super::error::Problem;
-use super::layer::Layer;
-use super::origin::Origin;
+use super::sources::Found;
 use crate::os::text::printable;
 
 const DROP_INS: &str = "config.d";
 
-/// Far more than any configuration needs; `--config /dev/zero` ends here.
-pub(super) const SIZE_MAX: u64 = 1 << 20;
+/// Far more than any configuration needs. It ends the reading of `--config /dev/zero`.
+const SIZE_MAX: u64 = 1 << 20;
 
-/// Whether the main file may be missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Presence {
-    Required,
-    Optional,
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileFault {
+    /// It is missing or cannot be read.
+    #[error("cannot read the configuration: {0}")]
+    Unreadable(#[from] io::Error),
+    /// It is too large for a configuration.
+    #[error("larger than {SIZE_MAX} bytes")]
+    TooLarge,
+    /// It is not UTF-8 or not TOML, at this line and column, counted from 1.
+    #[error("line {0}, column {1}: {2}")]
+    Syntax(usize, usize, String),
+    /// It is an environment file that does not count for a command, for this reason.
+    #[error("its variables are ignored: {0}")]
+    Ignored(String),
 }
 
-/// The main file and its drop-ins, in the order in which they count.
-pub(super) fn layers(main: &Path, presence: Presence) -> (Vec<Layer>, Vec<Problem>) {
-    let (mut layers, mut problems) = (Vec::new(), Vec::new());
-    match read(main) {
-        Ok(dict) => layers.push(Layer::new(Origin::File(main.to_owned()), dict)),
-        Err(problem) if presence == Presence::Optional && problem.is_missing_file() => {}
-        Err(problem) => problems.push(problem),
+impl FileFault {
+    /// Text that is not valid after `before`.
+    fn after(before: &[u8], message: String) -> Self {
+        let (line, column) = place(before);
+        Self::Syntax(line, column, message)
     }
-    match drop_ins(&main.with_file_name(DROP_INS)) {
-        Ok(paths) => {
-            for path in paths {
-                match read(&path) {
-                    Ok(dict) => layers.push(Layer::new(Origin::File(path), dict)),
-                    Err(problem) => problems.push(problem),
-                }
-            }
-        }
-        Err(problem) => problems.push(problem),
+
+    /// Bytes that are not UTF-8 after `before`.
+    pub(super) fn not_utf8(before: &[u8]) -> Self {
+        Self::after(before, "not UTF-8".to_owned())
     }
-    (layers, problems)
+
+    pub(super) fn is(&self, kind: io::ErrorKind) -> bool {
+        matches!(self, Self::Unreadable(error) if error.kind() == kind)
+    }
 }
 
-/// The drop-ins in byte order of their names. What is no regular file is passed over, so a
-/// link to /dev/null masks a drop-in as it does for systemd; a dangling link is left in, to be
-/// an error when it is read.
-fn drop_ins(dir: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Problem::Unreadable { path, source }
-    };
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(unreadable(dir)(error)),
-    };
+/// Reads the main file and its drop-ins, in the order in which they count.
+pub(super) fn read(main: &Path, may_be_missing: bool, found: &mut Found) {
+    match dict(main) {
+        Err(fault) if may_be_missing && fault.is(io::ErrorKind::NotFound) => {}
+        dict => found.add_file(main, dict),
+    }
+    let dir = main.with_file_name(DROP_INS);
+    match drop_ins(&dir) {
+        Ok(paths) => paths
+            .iter()
+            .for_each(|path| found.add_file(path, dict(path))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => found.add_file(&dir, Err(error.into())),
+    }
+}
+
+/// The drop-ins in byte order of their names. Only regular files count, so a link to /dev/null
+/// masks a drop-in, as it does for systemd. A dangling link stays in, and is an error when it is
+/// read.
+fn drop_ins(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(unreadable(dir))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
         let name = entry.file_name();
         let name = name.as_bytes();
         if name.starts_with(b".") || !name.ends_with(b".toml") {
@@ -77,62 +87,29 @@ fn drop_ins(dir: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<Dict, Problem> {
-    parse(path, &bytes(path)?)
-}
-
-fn bytes(path: &Path) -> Result<Vec<u8>, Problem> {
-    let file = File::open(path).map_err(|source| Problem::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
-    content(path, file)
-}
-
-/// All that is in the file at `path`.
-pub(super) fn content(path: &Path, file: File) -> Result<Vec<u8>, Problem> {
-    let mut bytes = Vec::new();
-    file.take(SIZE_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|source| Problem::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
-    if bytes.len() as u64 > SIZE_MAX {
-        return Err(Problem::TooLarge {
-            path: path.to_owned(),
-        });
-    }
-    Ok(bytes)
-}
-
-fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, Problem> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let (line, column) = place(&bytes[..error.valid_up_to()]);
-        Problem::NotUtf8 {
-            path: path.to_owned(),
-            line,
-            column,
-        }
-    })
-}
-
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Dict, Problem> {
-    Toml::from_str(utf8(path, bytes)?).map_err(|error| {
+fn dict(path: &Path) -> Result<Dict, FileFault> {
+    let bytes = content(File::open(path)?)?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|error| FileFault::not_utf8(&bytes[..error.valid_up_to()]))?;
+    Toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(bytes.len()));
-        let (line, column) = place(&bytes[..at]);
-        // The parser's message has a line for what it found and one for what it wanted.
+        // The parser reports what it found and what it expected on separate lines.
         let message = printable(&error.message().trim().replace('\n', ", "));
-        Problem::Syntax {
-            path: path.to_owned(),
-            line,
-            column,
-            message,
-        }
+        FileFault::after(&bytes[..at], message)
     })
 }
 
-/// The line and column, counted from one, that come after this much of a file.
+/// The bytes of a file.
+pub(super) fn content(file: File) -> Result<Vec<u8>, FileFault> {
+    let mut bytes = Vec::new();
+    file.take(SIZE_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > SIZE_MAX {
+        true => Err(FileFault::TooLarge),
+        false => Ok(bytes),
+    }
+}
+
+/// The line and column, counted from 1, of what follows this part of a file.
 pub(super) fn place(before: &[u8]) -> (usize, usize) {
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     let start = before

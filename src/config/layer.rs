@@ -1,48 +1,40 @@
-//! One layer of the configuration: a file, a variable or a flag, with what it sets.
+//! A layer: a file, a variable or a flag, with the values that it sets.
 
-use figment::value::{Dict, Map, Value};
-use figment::{Metadata, Profile, Provider};
+use figment::Figment;
+use figment::providers::Serialized;
+use figment::value::{Dict, Value};
 
-use super::error::Problem;
+use super::error::{ConfigError, Problem};
 use super::origin::Origin;
-use super::tree::Tree;
+use super::schema::{self, Fault};
+use super::settings::Settings;
 
-/// So many problems are told of one layer; a file full of rubbish has one for each line.
+/// So many problems are reported for a layer: a file of another format has a problem on each line.
 const PROBLEMS_MAX: usize = 20;
 
-/// What one place sets.
+/// The values that a file, a variable or a flag sets.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    origin: Origin,
-    dict: Dict,
+    pub(super) origin: Origin,
+    pub(super) dict: Dict,
 }
 
 impl Layer {
-    pub(super) fn new(origin: Origin, dict: Dict) -> Self {
+    /// A layer with a single value.
+    pub(super) fn single(origin: Origin, path: &[&str], value: Value) -> Self {
+        let dict = schema::nest(path, value).into_dict().unwrap_or_default();
         Self { origin, dict }
     }
 
-    /// A layer with a single value.
-    pub(super) fn single(origin: Origin, path: &[&str], value: Value) -> Self {
-        let nested = path.iter().rev().fold(value, |inner, key| {
-            Value::from(Dict::from([((*key).to_owned(), inner)]))
-        });
-        Self::new(origin, nested.into_dict().unwrap_or_default())
-    }
-
-    pub(super) fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    /// All that is wrong in this layer. Serde stops at the first fault, so what is faulty is
-    /// taken out and the rest is read again.
+    /// Everything that is wrong in this layer. Serde stops at the first fault, so this takes the
+    /// faulty value out and reads the rest again.
     pub(super) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut rest = Value::from(self.dict.clone());
-        while let Err(error) = rest.deserialize::<Tree>() {
-            let taken = take(&mut rest, &error.path);
+        while let Err(fault) = schema::read(&rest) {
+            let taken = take(&mut rest, &fault.path);
             let done = taken.is_none() || problems.len() + 1 == PROBLEMS_MAX;
-            problems.push(Problem::of_value(&self.origin, error, taken.as_ref()));
+            problems.push(Problem::of_value(&self.origin, fault, taken.as_ref()));
             if done {
                 break;
             }
@@ -63,28 +55,43 @@ fn take(from: &mut Value, path: &[String]) -> Option<Value> {
     }
 }
 
-impl Provider for Layer {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(self.origin.to_string())
-    }
+/// The settings that all layers together make; later layers win.
+pub(super) fn merge(layers: &[Layer]) -> Result<Settings, ConfigError> {
+    let figment = layers.iter().fold(Figment::new(), |figment, layer| {
+        figment.merge(Serialized::defaults(&layer.dict))
+    });
+    let read = || -> Result<Settings, Fault> {
+        let mut root = figment.find_value("")?;
+        inherit_defaults(&mut root);
+        Ok(root.deserialize()?)
+    };
+    read().map_err(|fault| ConfigError::of(Problem::of_value(&Origin::BuiltIn, fault, None)))
+}
 
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Map::from([(Profile::Default, self.dict.clone())]))
+/// Gives each driver's table the values of `[defaults]` that it does not set itself.
+fn inherit_defaults(root: &mut Value) {
+    let defaults = schema::find(root, &["defaults"]).and_then(Value::as_dict);
+    let defaults = defaults.cloned().unwrap_or_default();
+    if let Value::Dict(_, root) = root
+        && let Some(Value::Dict(_, drivers)) = root.get_mut("drivers")
+    {
+        for driver in drivers.values_mut() {
+            if let Value::Dict(_, table) = driver {
+                let own = std::mem::replace(table, defaults.clone());
+                table.extend(own);
+            }
+        }
     }
 }
 
-/// What flags set: the last layer.
+/// The values that flags set: the last layers.
 #[derive(Clone, Debug, Default)]
-pub struct Overrides(Vec<Layer>);
+pub struct Overrides(pub(super) Vec<Layer>);
 
 impl Overrides {
-    /// Sets one key by the flag of this name. A flag may set several keys.
+    /// Sets a key by the flag of this name. A flag may set several keys.
     pub fn set(&mut self, flag: &str, key: &[&str], value: impl Into<Value>) {
         let origin = Origin::Flag(flag.to_owned());
         self.0.push(Layer::single(origin, key, value.into()));
-    }
-
-    pub(super) fn layers(&self) -> &[Layer] {
-        &self.0
     }
 }

@@ -1,4 +1,4 @@
-//! Values and keys written as TOML, for messages and for `config`.
+//! Literals: values and keys spelled as TOML, for messages and for `config`.
 
 use figment::error::Actual;
 use figment::value::{Empty, Value};
@@ -6,7 +6,7 @@ use figment::value::{Empty, Value};
 /// A message shows this many characters of a value, then `…`.
 const SHOWN: usize = 200;
 
-/// How the toml crate hands a date to serde.
+/// The key under which the toml crate passes a date to serde.
 const DATE: &str = "$__toml_private_datetime";
 
 /// A quoted string that TOML reads back as the same text.
@@ -20,7 +20,7 @@ pub(super) fn string(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
-            // A terminal obeys these too, and files in config.d come from many hands.
+            // A terminal would obey these, and files in config.d come from many hands.
             c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
             c => quoted.push(c),
         }
@@ -29,13 +29,7 @@ pub(super) fn string(text: &str) -> String {
     quoted
 }
 
-/// A list of strings.
-pub(super) fn strings(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| string(text)).collect();
-    format!("[{}]", quoted.join(", "))
-}
-
-/// One part of a key, quoted where it must or shall be.
+/// A part of a key, quoted where TOML needs it or the caller wants it.
 pub(super) fn key(part: &str, always_quoted: bool) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if always_quoted || part.is_empty() || !part.chars().all(bare) {
@@ -45,7 +39,7 @@ pub(super) fn key(part: &str, always_quoted: bool) -> String {
     }
 }
 
-/// A value of any type as it may have been written, cut where it is long.
+/// A value of any type as a file may spell it, cut where it is long.
 pub(super) fn shown(value: &Value) -> String {
     let whole = whole(value);
     match whole.char_indices().nth(SHOWN) {
@@ -54,7 +48,8 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-fn whole(value: &Value) -> String {
+/// A value of any type as a file may spell it.
+pub(super) fn whole(value: &Value) -> String {
     match value {
         Value::String(_, text) => string(text),
         Value::Char(_, c) => string(&c.to_string()),
@@ -92,10 +87,7 @@ mod tests {
             string("a\"b\\c\n\u{7f}\u{1b}ä"),
             r#""a\"b\\c\n\u007F\u001Bä""#
         );
-        assert_eq!(
-            strings(&["a".to_owned(), "b.*".to_owned()]),
-            r#"["a", "b.*"]"#
-        );
+        assert_eq!(whole(&Value::from(vec!["a", "b.*"])), r#"["a", "b.*"]"#);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The configuration: its layers, what they add up to, and where each value came from.
+//! The configuration: its layers, the settings that they make, and where each value came from.
 //!
 //! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the unit's
-//! environment as a command knows it, the environment, flags. Each layer is checked on its own
-//! before the merge, because only then does an error know the file that it is in.
+//! environment files (commands only), the environment, flags. Each layer is checked on its own
+//! before the merge, because only then an error knows its file.
 
+pub(crate) mod choice;
 mod combinations;
-mod driver;
 mod environment;
 mod environment_file;
 mod error;
@@ -13,101 +13,33 @@ mod file;
 mod key;
 mod layer;
 mod literal;
+mod origin;
 mod provenance;
 mod schema;
-
-mod choice;
-mod origin;
 mod service_link;
 mod settings;
-mod tree;
+mod sources;
 mod value;
 mod wildcard;
 
-#[cfg(test)]
-mod tests;
-
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
-use figment::Figment;
+use std::path::PathBuf;
 
 pub use choice::{LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
-pub use driver::{DriverDefaults, DriverSettings};
 pub use error::{ConfigError, Problem};
+pub use file::FileFault;
 pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;
 pub use provenance::{ExplainedKey, Provenance};
 pub use settings::{
-    DiscoverySettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings, Settings,
+    DiscoverySettings, DriverSettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings,
+    Settings,
 };
+pub use sources::{DEFAULT_CONFIG, Sources, UNIT_ENVIRONMENT};
 pub use value::{Listen, RootDir};
 
+use layer::Layer;
 use origin::Origins;
-use tree::Tree;
-
-/// Where the configuration is when no flag says otherwise. It may be missing.
-pub const DEFAULT_CONFIG: &str = "/etc/node-storage-driver-registrar/config.toml";
-
-/// Where the unit has its variables from: the `EnvironmentFile=` of the shipped one, in its order.
-pub const UNIT_ENVIRONMENT: [&str; 2] = [
-    "/etc/default/node-storage-driver-registrar",
-    "/etc/sysconfig/node-storage-driver-registrar",
-];
-
-/// All that a configuration is made from; by default nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Sources {
-    /// `--config`: this file must be there.
-    pub config: Option<PathBuf>,
-    /// The file read without `--config`; `None` reads no file at all.
-    pub default_config: Option<PathBuf>,
-    /// Files of variables that the daemon is given by its unit, for a process that is not the
-    /// daemon. They belong to the default configuration, and are not read with `--config`.
-    pub environment_files: Vec<PathBuf>,
-    /// The process' environment; only names that start with `NSDR_` count.
-    pub environment: Vec<(OsString, OsString)>,
-    /// What flags set.
-    pub overrides: Overrides,
-}
-
-impl Sources {
-    /// The sources of this process: its environment and the default file, unless `config` names one.
-    /// The daemon takes its environment as it is.
-    pub fn of_process(config: Option<PathBuf>, overrides: Overrides) -> Self {
-        Self {
-            config,
-            default_config: Some(PathBuf::from(DEFAULT_CONFIG)),
-            environment_files: Vec::new(),
-            environment: std::env::vars_os().collect(),
-            overrides,
-        }
-    }
-
-    /// The same for a command that judges what the unit's daemon would do.
-    pub fn of_command(config: Option<PathBuf>, overrides: Overrides) -> Self {
-        Self {
-            environment_files: UNIT_ENVIRONMENT.map(PathBuf::from).to_vec(),
-            ..Self::of_process(config, overrides)
-        }
-    }
-
-    fn main_file(&self) -> Option<(&Path, file::Presence)> {
-        match (&self.config, &self.default_config) {
-            (Some(named), _) => Some((named, file::Presence::Required)),
-            (None, Some(default)) => Some((default, file::Presence::Optional)),
-            (None, None) => None,
-        }
-    }
-
-    fn unit_environment(&self) -> &[PathBuf] {
-        match &self.config {
-            Some(_) => &[],
-            None => &self.environment_files,
-        }
-    }
-}
 
 /// A configuration that is valid as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,71 +47,67 @@ pub struct Loaded {
     /// The effective values.
     pub settings: Settings,
     origins: Origins,
-    /// Why the root directory was taken that stands in the place of "auto".
+    /// Why this root directory takes the place of "auto".
     root_found: Option<String>,
     warnings: Vec<String>,
 }
 
 impl Loaded {
-    /// Whether somebody still has to find the kubelet's root directory, for `root_dir = "auto"`.
+    /// Whether `root_dir` is `"auto"` and the kubelet's root directory is not found yet.
     pub fn needs_kubelet_root(&self) -> bool {
         self.settings.kubelet.root_dir == RootDir::Auto
     }
 
-    /// Puts the root directory that was found in the place of `"auto"`, with the reason in words.
+    /// Puts the kubelet's root directory in the place of `"auto"`, with the reason in words.
     ///
     /// # Errors
     /// The kubelet's registry in that root leaves too little room for a pinned driver's name.
     pub fn resolve_kubelet_root(&mut self, root: PathBuf, why: String) -> Result<(), ConfigError> {
-        if !self.registry_dir_is_given() {
-            self.settings.kubelet.registry_dir = root.join(settings::PLUGINS_REGISTRY);
-        }
         self.settings.kubelet.root_dir = RootDir::Path(root);
+        self.settings.derive_paths(&self.origins);
         self.root_found = Some(why);
-        ConfigError::from_problems(combinations::find(self))
+        ConfigError::from_problems(combinations::faults(self))
     }
 
-    /// Why the root directory was taken that stands in the place of `"auto"`, if one was found.
+    /// Why this root directory takes the place of `"auto"`; `None` if `root_dir` is not `"auto"`.
     pub fn root_found(&self) -> Option<&str> {
         self.root_found.as_deref()
     }
 
-    /// Which files of variables were not taken into account, and why.
+    /// Which environment files were ignored, and why.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     fn registry_dir_is_given(&self) -> bool {
-        self.origins
-            .contains(&Key::of(&["kubelet", "registry_dir"]))
+        let key = Key::of(&["kubelet", "registry_dir"]);
+        self.origins.contains_key(&key)
     }
 }
 
-/// Reads every layer, checks it, and merges them.
+/// Reads every layer, checks it, and merges all of them.
 ///
 /// # Errors
-/// Everything that is wrong in any layer, each with its file, variable or flag, its key and its
-/// value; what only shows in the sum (two drivers with one socket) once the layers are right.
+/// Every problem in any layer, each with its file, variable or flag, its key and its value. The
+/// combinations of keys are checked when all layers are valid.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
-    let (mut layers, mut problems) = match sources.main_file() {
-        Some((path, presence)) => file::layers(path, presence),
-        None => (Vec::new(), Vec::new()),
-    };
-    let variables = environment::layers(sources.unit_environment(), &sources.environment);
-    layers.extend(variables.layers);
-    problems.extend(variables.problems);
-    layers.extend_from_slice(sources.overrides.layers());
-    problems.extend(layers.iter().flat_map(layer::Layer::check));
+    let found = sources.read();
+    let (layers, mut problems) = (found.layers, found.problems);
+    problems.extend(layers.iter().flat_map(Layer::check));
     ConfigError::from_problems(problems)?;
 
-    let figment = layers.iter().fold(Figment::new(), Figment::merge);
-    let tree: Tree = figment.extract().map_err(Problem::from)?;
+    let origins = origin::origins(&layers);
+    let mut settings = layer::merge(&layers)?;
+    settings.derive_paths(&origins);
     let loaded = Loaded {
-        settings: Settings::from(tree),
-        origins: Origins::of(&figment, &layers)?,
+        settings,
+        origins,
         root_found: None,
-        warnings: variables.warnings,
+        warnings: found.warnings,
     };
-    ConfigError::from_problems(combinations::find(&loaded))?;
+    ConfigError::from_problems(combinations::faults(&loaded))?;
     Ok(loaded)
 }
+
+#[cfg(test)]
+mod tests;

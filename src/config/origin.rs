@@ -1,27 +1,25 @@
-//! Where a value came from.
+//! The origin of a value: the program, a file, a variable or a flag.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use figment::Figment;
 use figment::value::{Dict, Value};
 
-use super::error::Problem;
 use super::key::Key;
 use super::layer::Layer;
 use crate::os::text::printable;
 
-/// One place that values come from.
+/// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The program itself.
+    /// The built-in default.
     BuiltIn,
     /// A configuration file.
     File(PathBuf),
     /// An environment variable.
     Variable(String),
-    /// A variable in a file that the unit takes its environment from.
+    /// A variable in an `EnvironmentFile=` of the unit.
     EnvironmentFile(PathBuf, String),
     /// A flag on the command line.
     Flag(String),
@@ -39,53 +37,24 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The origin of every key that any layer sets, and of every driver's table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Origins(BTreeMap<Key, Origin>);
+/// The origin of every key and every driver's table that a layer sets.
+pub(super) type Origins = BTreeMap<Key, Origin>;
 
-impl Origins {
-    /// Reads figment's tags. They are walked part by part: figment's own lookup splits a path
-    /// at its dots, and so would split a driver's id.
-    pub(super) fn of(figment: &Figment, layers: &[Layer]) -> Result<Self, Problem> {
-        let by_name: BTreeMap<String, &Origin> = layers
-            .iter()
-            .map(|layer| (layer.origin().to_string(), layer.origin()))
-            .collect();
-        let origin = |value: &Value| {
-            let metadata = figment.get_metadata(value.tag());
-            metadata.and_then(|metadata| by_name.get(metadata.name.as_ref()).copied())
-        };
-        let mut origins = BTreeMap::new();
-        if let Value::Dict(_, dict) = figment.find_value("")? {
-            walk(&dict, &mut Vec::new(), &mut |path, value| {
-                if let Some(origin) = origin(value) {
-                    origins.insert(Key::from(path.to_vec()), origin.clone());
-                }
-            });
-        }
-        Ok(Self(origins))
+/// The last layer that sets a key is its origin.
+pub(super) fn origins(layers: &[Layer]) -> Origins {
+    let mut origins = Origins::new();
+    for layer in layers {
+        record(&mut origins, &layer.origin, &layer.dict, &mut Vec::new());
     }
-
-    pub(super) fn contains(&self, key: &Key) -> bool {
-        self.0.contains_key(key)
-    }
-
-    pub(super) fn get(&self, key: &Key) -> Option<&Origin> {
-        self.0.get(key)
-    }
-
-    /// The origin of a key; what no layer sets is built in.
-    pub(super) fn of_key(&self, key: &Key) -> Origin {
-        self.get(key).cloned().unwrap_or(Origin::BuiltIn)
-    }
+    origins
 }
 
-fn walk(dict: &Dict, path: &mut Vec<String>, see: &mut impl FnMut(&[String], &Value)) {
+fn record(origins: &mut Origins, origin: &Origin, dict: &Dict, path: &mut Vec<String>) {
     for (key, value) in dict {
         path.push(key.clone());
-        see(path, value);
+        origins.insert(Key::from(path.clone()), origin.clone());
         if let Value::Dict(_, inner) = value {
-            walk(inner, path, see);
+            record(origins, origin, inner, path);
         }
         path.pop();
     }

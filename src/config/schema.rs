@@ -1,32 +1,142 @@
-//! What an unknown key was probably meant to be.
+//! The schema: which keys exist. Serde knows them from the fields of `Settings`, and this file asks
+//! it.
+
+use figment::Error;
+use figment::error::{Actual, Kind};
+use figment::value::{Dict, Value};
 
 use super::environment::variable;
-use super::key::{KEYS, Key};
+use super::key::Key;
 use super::origin::Origin;
+use super::settings::{OWN_KEYS, Settings};
 
-/// Jaro-Winkler similarity from which on two words are taken for one with a slip in it.
+/// Jaro-Winkler similarity from which on an unknown key counts as a misspelled one.
 const CLOSE: f64 = 0.85;
 
-/// The key or variable that was meant, where one is close enough to say so.
-pub(super) fn meant(origin: &Origin, path: &[String], siblings: &[&str]) -> Option<String> {
-    if let Origin::Variable(name) | Origin::EnvironmentFile(_, name) = origin {
-        let variables: Vec<String> = KEYS.iter().map(|key| variable(key)).collect();
-        let upper = name.to_ascii_uppercase();
-        return closest(&upper, variables.iter().map(String::as_str)).map(str::to_owned);
-    }
-    let (last, table) = path.split_last()?;
-    if let Some(sibling) = closest(last, siblings.iter().copied()) {
-        let parts = table.iter().cloned().chain([sibling.to_owned()]);
-        return Some(Key::from(parts.collect::<Vec<_>>()).to_string());
-    }
-    // TOML's own trap: a key below the wrong [table].
-    let elsewhere = KEYS.iter().find(|key| key.rsplit('.').next() == Some(last));
-    elsewhere.map(|key| (*key).to_owned())
+/// What is wrong with a value, and its path.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) path: Vec<String>,
+    pub(super) kind: Kind,
 }
 
-fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+impl From<Error> for Fault {
+    fn from(Error { path, kind, .. }: Error) -> Self {
+        Self { path, kind }
+    }
+}
+
+/// Reads settings, and refuses what serde's derive would accept by mistake.
+pub(super) fn read(root: &Value) -> Result<Settings, Fault> {
+    let tables = |path: &[&str]| find(root, path).and_then(Value::as_dict);
+    for (name, value) in tables(&[]).into_iter().flatten() {
+        refuse_list(&[name], value)?;
+    }
+    for (id, value) in tables(&["drivers"]).into_iter().flatten() {
+        let path = ["drivers", id];
+        check_id(id).map_err(|why| fault(&path, Kind::Message(why.to_owned())))?;
+        refuse_list(&path, value)?;
+    }
+    for key in OWN_KEYS {
+        if find(root, &["defaults", key]).is_some() {
+            let unknown = Kind::UnknownField(key.to_owned(), &[]);
+            return Err(fault(&["defaults", key], unknown));
+        }
+    }
+    Ok(root.deserialize()?)
+}
+
+/// Serde's derive takes a list for a table, with the values in the order of the fields.
+fn refuse_list(path: &[&str], value: &Value) -> Result<(), Fault> {
+    match value {
+        Value::Array(..) if !keys_of(path).is_empty() => {
+            let wanted = Kind::InvalidType(Actual::Seq, "a table".to_owned());
+            Err(fault(path, wanted))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_id(id: &str) -> Result<(), &'static str> {
+    match id {
+        "" => Err("a driver's id must not be empty"),
+        "." | ".." => Err("a driver's id must not be `.` or `..`, because it names a directory"),
+        _ if id.contains(['/', '\0']) => Err(
+            "a driver's id must not contain `/` or a NUL character, because it names a directory",
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn fault(path: &[&str], kind: Kind) -> Fault {
+    let path = path.iter().map(|part| (*part).to_owned()).collect();
+    Fault { path, kind }
+}
+
+/// The value at a path. Figment's own search splits a driver's id at its dots.
+pub(super) fn find<'a>(root: &'a Value, path: &[impl AsRef<str>]) -> Option<&'a Value> {
+    path.iter()
+        .try_fold(root, |value, part| value.as_dict()?.get(part.as_ref()))
+}
+
+/// A value inside a table for each part of the path.
+pub(super) fn nest(path: &[&str], value: Value) -> Value {
+    path.iter().rev().fold(value, |inner, key| {
+        Value::from(Dict::from([((*key).to_owned(), inner)]))
+    })
+}
+
+/// The keys of a table in the order of the fields, none if it is not a table. Serde lists them when
+/// it meets a key that it does not know.
+fn keys_of(table: &[&str]) -> Vec<&'static str> {
+    let unknown = nest(table, nest(&[""], Value::from(0)));
+    let found = unknown.deserialize::<Settings>().map_err(|e| e.kind);
+    let Err(Kind::UnknownField(_, keys)) = found else {
+        return Vec::new();
+    };
+    let exists = |key: &&str| table != ["defaults"] || !OWN_KEYS.contains(key);
+    keys.iter().copied().filter(exists).collect()
+}
+
+/// Every key outside `[drivers]`.
+pub(super) fn general_keys() -> Vec<Key> {
+    let names = keys_of(&[]).into_iter().filter(|name| *name != "drivers");
+    let keys = names.flat_map(|name| match keys_of(&[name]) {
+        keys if keys.is_empty() => vec![Key::of(&[name])],
+        keys => keys.iter().map(|key| Key::of(&[name, key])).collect(),
+    });
+    keys.collect()
+}
+
+/// Every key of a driver's table.
+pub(super) fn driver_keys(id: &str) -> Vec<Key> {
+    let keys = keys_of(&["drivers", id]);
+    keys.iter()
+        .map(|key| Key::of(&["drivers", id, key]))
+        .collect()
+}
+
+/// The key or variable that an unknown one was probably meant to be.
+pub(super) fn meant(origin: &Origin, path: &[String]) -> Option<String> {
+    let general = general_keys();
+    if let Origin::Variable(name) | Origin::EnvironmentFile(_, name) = origin {
+        return closest(&name.to_ascii_uppercase(), general.iter().map(variable));
+    }
+    let (last, table) = path.split_last()?;
+    let parts: Vec<&str> = table.iter().map(String::as_str).collect();
+    let siblings = keys_of(&parts).into_iter().map(str::to_owned);
+    if let Some(sibling) = closest(last, siblings) {
+        let key = [table, &[sibling]].concat();
+        return Some(Key::from(key).to_string());
+    }
+    // An easy mistake in TOML: a key below the wrong [table].
+    let elsewhere = general.iter().find(|key| key.parts().last() == Some(last));
+    elsewhere.map(Key::to_string)
+}
+
+fn closest(word: &str, known: impl Iterator<Item = String>) -> Option<String> {
     known
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .map(|candidate| (strsim::jaro_winkler(word, &candidate), candidate))
         .filter(|(similarity, _)| *similarity >= CLOSE)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)

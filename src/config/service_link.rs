@@ -1,17 +1,17 @@
-//! Variables that Kubernetes puts into each container for the services of its namespace. Those of a
-//! service called `nsdr`, or `nsdr-` and more, begin as ours do.
+//! Service links: the variables that Kubernetes sets in each container for the Services of its
+//! namespace. Those of a Service named `nsdr` or `nsdr-…` begin as ours do.
 //!
-//! There are two kinds, `NSDR_SERVICE_HOST` and the like, and `NSDR_PORT_80_TCP_ADDR` and the like,
-//! which Docker's links had first.
+//! There are two kinds: `NSDR_SERVICE_HOST` and the like, and `NSDR_PORT_80_TCP_ADDR` and the like,
+//! which come from Docker's links.
 
 use std::net::{IpAddr, SocketAddr};
 
 const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
 
-/// Whether Kubernetes has set this variable: both its name and its value tell.
+/// Whether Kubernetes has set this variable, judged by both its name and its value.
 pub(super) fn is_service_link(name: &str, value: &str) -> bool {
     let is_text = |part: &str| !part.is_empty() && part.bytes().all(is_in_names);
-    // The name of a service may itself have these words in it.
+    // The name of a Service may itself contain these words.
     splits(name, "_SERVICE_").any(|(service, what)| {
         let is_port = what == "PORT" || what.strip_prefix("PORT_").is_some_and(is_text);
         let fits = (what == "HOST" && is_host(value)) || (is_port && is_port_number(value));
@@ -21,7 +21,7 @@ pub(super) fn is_service_link(name: &str, value: &str) -> bool {
     })
 }
 
-/// The parts before and after each place where `between` stands.
+/// The parts before and after each occurrence of `between`.
 fn splits<'a>(name: &'a str, between: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let length = between.len();
     name.match_indices(between)
@@ -32,7 +32,7 @@ fn is_in_names(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
-/// `_80_TCP` and what may follow it, each with a value of its own kind.
+/// `_80_TCP` and the parts that may follow it, each with its own kind of value.
 fn is_address_of(what: &str, value: &str) -> bool {
     let mut parts = what.split('_');
     let (Some(""), Some(port), Some(protocol)) = (parts.next(), parts.next(), parts.next()) else {
@@ -68,16 +68,16 @@ fn is_address(value: &str) -> bool {
 mod tests {
     use super::*;
     use crate::config::environment::variable;
-    use crate::config::key::KEYS;
+    use crate::config::schema::general_keys;
 
     /// A value of each kind that a service's variable may have.
     const VALUES: [&str; 5] = ["10.0.0.1", "fd00::1", "80", "tcp://10.0.0.1:80", "tcp"];
 
     #[test]
     fn no_key_is_ever_taken_for_a_services_variable() {
-        for key in KEYS {
+        for key in general_keys() {
             for value in VALUES {
-                assert!(!is_service_link(&variable(key), value), "{key} = {value}");
+                assert!(!is_service_link(&variable(&key), value), "{key} = {value}");
             }
         }
     }

@@ -1,35 +1,45 @@
-//! The effective configuration, as the rest of the daemon reads it.
+//! The settings: every key of the configuration is a field here, with its built-in default.
+//!
+//! These types describe both what a single file may hold and what the daemon uses. The names of the
+//! fields are the names of the keys; `schema` and `provenance` learn them from serde.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::choice::{LogLevel, LogTarget, OnStop, ReadyWhen};
-use super::driver::{DriverDefaults, DriverKey, DriverSettings, DriverTable};
-use super::tree::Tree;
+use super::choice::{self, LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
+use super::key::Key;
+use super::origin::Origins;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
 use crate::disk::layout::Layout;
 
-/// Where most kubelets live.
-pub(super) const KUBELET_ROOT: &str = "/var/lib/kubelet";
+const PLUGINS_DIR: &str = "/vdata/storage/plugins";
+const REGISTRY_DIR: &str = "/vdata/storage/plugins_registry";
+const KUBELET_ROOT: &str = "/var/lib/kubelet";
 
-/// The directory under its root that a kubelet watches.
-pub(super) const PLUGINS_REGISTRY: &str = "plugins_registry";
+/// The directory in its root directory that a kubelet watches.
+const PLUGINS_REGISTRY: &str = "plugins_registry";
 
-/// Everything that is configured, with all defaults filled in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The keys of a driver that `[defaults]` does not have: they belong to a single driver.
+pub(super) const OWN_KEYS: [&str; 4] = ["csi_socket", "endpoint", "name", "supported_versions"];
+
+/// The whole configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct Settings {
     /// Where drivers put `<id>/csi.sock`.
+    #[serde(with = "value")]
     pub plugins_dir: PathBuf,
-    /// Where `<name>-reg.sock` is served.
+    /// Where the registrar serves `<name>-reg.sock`.
+    #[serde(with = "value")]
     pub registry_dir: PathBuf,
     /// `[kubelet]`
     pub kubelet: KubeletSettings,
-    /// `[defaults]`
-    pub defaults: DriverDefaults,
+    /// `[defaults]`: a driver that sets nothing itself.
+    pub defaults: DriverSettings,
     /// `[drivers]`, by id.
     pub drivers: BTreeMap<String, DriverSettings>,
     /// `[discovery]`
@@ -42,140 +52,184 @@ pub struct Settings {
     pub log: LogSettings,
 }
 
-/// `[kubelet]`: where it lives and what it sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            plugins_dir: PathBuf::from(PLUGINS_DIR),
+            registry_dir: PathBuf::from(REGISTRY_DIR),
+            kubelet: KubeletSettings::default(),
+            defaults: DriverSettings::default(),
+            drivers: BTreeMap::new(),
+            discovery: DiscoverySettings::default(),
+            service: ServiceSettings::default(),
+            http: HttpSettings::default(),
+            log: LogSettings::default(),
+        }
+    }
+}
+
+/// `[kubelet]`: where the kubelet's directories are.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct KubeletSettings {
-    /// Its root directory.
+    /// The kubelet's root directory.
+    #[serde(with = "value")]
     pub root_dir: RootDir,
-    /// Where the link goes. While `root_dir` is `Auto` and nothing names this directory, it is
-    /// the one under `/var/lib/kubelet`; `Loaded::resolve_kubelet_root` puts the right one here.
+    /// Where the link goes. While `root_dir` is `Auto` and no layer sets this key, it is the
+    /// directory under `/var/lib/kubelet`; `Loaded::resolve_kubelet_root` corrects it.
+    #[serde(with = "value")]
     pub registry_dir: PathBuf,
     /// Our `registry_dir` as the kubelet sees it: the directory of the link's target.
+    #[serde(with = "value")]
     pub sees_registry_as: PathBuf,
 }
 
-/// `[discovery]`: drivers that nobody wrote down.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+impl Default for KubeletSettings {
+    fn default() -> Self {
+        Self {
+            root_dir: RootDir::Path(PathBuf::from(KUBELET_ROOT)),
+            registry_dir: Path::new(KUBELET_ROOT).join(PLUGINS_REGISTRY),
+            sees_registry_as: PathBuf::from(REGISTRY_DIR),
+        }
+    }
+}
+
+/// `[drivers."id"]`, and `[defaults]` except for `OWN_KEYS`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct DriverSettings {
+    /// Where the driver listens.
+    #[serde(deserialize_with = "value::socket")]
+    pub csi_socket: PathBuf,
+    /// The same socket as the kubelet sees it.
+    #[serde(deserialize_with = "value::socket")]
+    pub endpoint: PathBuf,
+    /// The name that the driver must report; `None` accepts any name.
+    #[serde(deserialize_with = "value::name")]
+    pub name: Option<String>,
+    /// The CSI versions that the registrar reports to the kubelet.
+    #[serde(deserialize_with = "value::versions")]
+    pub supported_versions: Vec<String>,
+    /// Deadline of a CSI call.
+    #[serde(with = "value")]
+    pub request_timeout: Duration,
+    /// Deadline of NodeGetInfo, for which some drivers call a cloud's API.
+    #[serde(with = "value")]
+    pub node_info_timeout: Duration,
+    /// Longest pause between attempts at a socket that exists but does not answer.
+    #[serde(with = "value")]
+    pub retry_max: Duration,
+    /// Whether `Identity.Probe` must report ready first.
+    pub require_probe: bool,
+    /// The link is removed when the driver has been gone this long; `None` is never.
+    #[serde(with = "value")]
+    pub withdraw_after: Option<Duration>,
+    /// What to do when another live process has the place of our socket or link.
+    #[serde(deserialize_with = "choice::word")]
+    pub on_live_owner: OnLiveOwner,
+}
+
+impl Default for DriverSettings {
+    fn default() -> Self {
+        Self {
+            // These two follow from the driver's id: `Settings::derive_paths`.
+            csi_socket: PathBuf::new(),
+            endpoint: PathBuf::new(),
+            name: None,
+            supported_versions: vec!["1.0.0".to_owned()],
+            request_timeout: Duration::from_secs(5),
+            // The kubelet's own deadline.
+            node_info_timeout: Duration::from_secs(120),
+            retry_max: Duration::from_secs(5),
+            require_probe: false,
+            withdraw_after: None,
+            on_live_owner: OnLiveOwner::default(),
+        }
+    }
+}
+
+/// `[discovery]`: drivers without a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct DiscoverySettings {
     /// Whether every `<plugins_dir>/*/csi.sock` is a driver.
     pub enabled: bool,
-    /// Ids that are none, with shell-style wildcards.
+    /// Driver ids to ignore, with shell-style wildcards.
     #[serde(deserialize_with = "value::patterns")]
     pub exclude: Vec<String>,
 }
 
 impl DiscoverySettings {
-    /// Whether a directory of this name is left alone.
+    /// Whether discovery ignores a directory of this name.
     pub fn excludes(&self, id: &str) -> bool {
-        self.exclude
+        let patterns = &self.exclude;
+        patterns
             .iter()
             .any(|pattern| wildcard::matches(pattern, id))
     }
 }
 
 /// `[service]`: how the daemon behaves under systemd.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct ServiceSettings {
-    /// When READY is sent.
+    /// When the daemon sends READY.
+    #[serde(deserialize_with = "choice::word")]
     pub ready_when: ReadyWhen,
-    /// READY is sent after this at the latest.
-    #[serde(deserialize_with = "value::duration")]
+    /// READY is sent after this time at the latest.
+    #[serde(with = "value")]
     pub ready_timeout: Duration,
-    /// What becomes of the links at the end.
+    /// What happens to sockets and links when the daemon stops.
+    #[serde(deserialize_with = "choice::word")]
     pub on_stop: OnStop,
 }
 
 impl Default for ServiceSettings {
     fn default() -> Self {
         Self {
-            ready_when: ReadyWhen::Started,
+            ready_when: ReadyWhen::default(),
             ready_timeout: Duration::from_secs(60),
-            on_stop: OnStop::Auto,
+            on_stop: OnStop::default(),
         }
     }
 }
 
 /// `[http]`: health, status and metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct HttpSettings {
-    /// Where it is served; `None` is nowhere.
-    #[serde(deserialize_with = "value::listen")]
+    /// Where HTTP is served; `None` is nowhere.
+    #[serde(with = "value")]
     pub listen: Option<Listen>,
 }
 
-/// `[log]`: how much is said, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// `[log]`: which messages are logged, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct LogSettings {
-    /// The least important message that is still logged.
+    /// The least important message that is logged.
+    #[serde(deserialize_with = "choice::word")]
     pub level: LogLevel,
     /// Where messages go.
+    #[serde(deserialize_with = "choice::word")]
     pub target: LogTarget,
 }
 
-impl Default for LogSettings {
-    fn default() -> Self {
-        Self {
-            level: LogLevel::Info,
-            target: LogTarget::Auto,
-        }
-    }
-}
-
-impl From<Tree> for Settings {
-    fn from(tree: Tree) -> Self {
-        let root = match &tree.kubelet.root_dir {
-            RootDir::Path(root) => root.clone(),
-            RootDir::Auto => PathBuf::from(KUBELET_ROOT),
-        };
-        let drivers = tree.drivers.into_iter().map(|(DriverKey(id), table)| {
-            let driver = table.resolve(&id, &tree.plugins_dir, &tree.defaults);
-            (id, driver)
-        });
-        Self {
-            drivers: drivers.collect(),
-            kubelet: KubeletSettings {
-                root_dir: tree.kubelet.root_dir,
-                registry_dir: tree
-                    .kubelet
-                    .registry_dir
-                    .unwrap_or_else(|| root.join(PLUGINS_REGISTRY)),
-                sees_registry_as: tree
-                    .kubelet
-                    .sees_registry_as
-                    .unwrap_or_else(|| tree.registry_dir.clone()),
-            },
-            plugins_dir: tree.plugins_dir,
-            registry_dir: tree.registry_dir,
-            defaults: tree.defaults,
-            discovery: tree.discovery,
-            service: tree.service,
-            http: tree.http,
-            log: tree.log,
-        }
-    }
-}
-
-impl Default for Settings {
-    /// The built-in defaults.
-    fn default() -> Self {
-        Self::from(Tree::default())
-    }
-}
-
 impl Settings {
-    /// What the driver with this id is told: its table where there is one, else the defaults.
+    /// The settings of the driver with this id: its table if it has one, else the defaults.
     pub fn driver(&self, id: &str) -> DriverSettings {
-        match self.drivers.get(id) {
-            Some(driver) => driver.clone(),
-            None => DriverTable::default().resolve(id, &self.plugins_dir, &self.defaults),
-        }
+        let discovered = || {
+            let csi_socket = csi_socket(&self.plugins_dir, id);
+            DriverSettings {
+                endpoint: csi_socket.clone(),
+                csi_socket,
+                ..self.defaults.clone()
+            }
+        };
+        self.drivers.get(id).cloned().unwrap_or_else(discovered)
     }
 
-    /// The kubelet's root. While it is to be found, whatever its registry is in.
+    /// The kubelet's root directory. Before the daemon has found it, the parent of its registry.
     pub fn kubelet_root(&self) -> &Path {
         let registry_dir = &self.kubelet.registry_dir;
         match &self.kubelet.root_dir {
@@ -187,10 +241,33 @@ impl Settings {
     /// Where sockets and links go.
     pub(crate) fn layout(&self) -> Layout {
         let kubelet = &self.kubelet;
-        Layout::new(
-            &self.registry_dir,
-            &kubelet.registry_dir,
-            &kubelet.sees_registry_as,
-        )
+        let (links, seen_as) = (&kubelet.registry_dir, &kubelet.sees_registry_as);
+        Layout::new(&self.registry_dir, links, seen_as)
     }
+
+    /// Fills in the paths that follow from other keys, where no layer sets them.
+    pub(super) fn derive_paths(&mut self, origins: &Origins) {
+        let is_set = |path: &[&str]| origins.contains_key(&Key::of(path));
+        let kubelet = &mut self.kubelet;
+        if let RootDir::Path(root) = &kubelet.root_dir
+            && !is_set(&["kubelet", "registry_dir"])
+        {
+            kubelet.registry_dir = root.join(PLUGINS_REGISTRY);
+        }
+        if !is_set(&["kubelet", "sees_registry_as"]) {
+            kubelet.sees_registry_as.clone_from(&self.registry_dir);
+        }
+        for (id, driver) in &mut self.drivers {
+            if !is_set(&["drivers", id, "csi_socket"]) {
+                driver.csi_socket = csi_socket(&self.plugins_dir, id);
+            }
+            if !is_set(&["drivers", id, "endpoint"]) {
+                driver.endpoint.clone_from(&driver.csi_socket);
+            }
+        }
+    }
+}
+
+fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
+    plugins_dir.join(id).join("csi.sock")
 }

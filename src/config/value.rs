@@ -1,10 +1,11 @@
-//! Single values as they are written in a file: paths, durations, addresses, lists.
+//! Values: paths, durations, addresses and lists, as a file spells them.
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serializer;
 use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::disk::name::{DriverName, NameError};
@@ -32,7 +33,7 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// Why a value does not do.
+/// Why a key cannot have a value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error("must be an absolute path")]
@@ -45,7 +46,7 @@ pub(super) enum Unfit {
     Nul,
     #[error("must name a socket, not the root directory")]
     NoFile,
-    #[error("is {0} bytes long, the path of a socket has at most {SUN_PATH_MAX}")]
+    #[error("has {0} bytes, and the path of a socket has at most {SUN_PATH_MAX}")]
     LongSocket(usize),
     #[error("must be a duration such as \"5s\", \"2m\" or \"1h30m\": {0}")]
     Duration(humantime::DurationError),
@@ -59,31 +60,118 @@ pub(super) enum Unfit {
     Listen,
     #[error(transparent)]
     Name(#[from] NameError),
+    #[error("must be a list of strings")]
+    List,
     #[error("must have at least one version")]
     NoVersion,
     #[error("must not have an empty entry")]
     EmptyEntry,
-    #[error("must hold ids, and no id has the `/` or NUL of {0:?}")]
+    #[error("{0:?} contains `/` or NUL, which no driver id has")]
     Pattern(String),
 }
 
-/// A path without `.`, doubled or trailing slashes.
-fn parse_path(text: &str) -> Result<PathBuf, Unfit> {
-    let path = Path::new(text);
-    if text.contains('\0') {
-        return Err(Unfit::Nul);
+/// A value that a file spells as a string.
+pub(super) trait Text: Sized {
+    fn parse(text: &str) -> Result<Self, Unfit>;
+    fn spell(&self) -> String;
+}
+
+/// A path is kept without `.`, doubled or trailing slashes.
+impl Text for PathBuf {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        let path = Path::new(text);
+        if text.contains('\0') {
+            return Err(Unfit::Nul);
+        }
+        if !path.is_absolute() {
+            return Err(Unfit::Relative);
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(Unfit::Parent);
+        }
+        Ok(path.components().collect())
     }
-    if !path.is_absolute() {
-        return Err(Unfit::Relative);
+
+    fn spell(&self) -> String {
+        self.display().to_string()
     }
-    if path.components().any(|part| part == Component::ParentDir) {
-        return Err(Unfit::Parent);
+}
+
+impl Text for RootDir {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        match PathBuf::parse(text) {
+            _ if text == "auto" => Ok(Self::Auto),
+            Err(Unfit::Relative) => Err(Unfit::Root),
+            path => path.map(Self::Path),
+        }
     }
-    Ok(path.components().collect())
+
+    fn spell(&self) -> String {
+        match self {
+            Self::Path(root) => root.spell(),
+            Self::Auto => "auto".to_owned(),
+        }
+    }
+}
+
+impl Text for Duration {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        parse_span(text, LONGEST_HOURS, Unfit::Duration)
+    }
+
+    fn spell(&self) -> String {
+        humantime::format_duration(*self).to_string()
+    }
+}
+
+/// How long a driver may be gone; `None` is for ever.
+impl Text for Option<Duration> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        match text {
+            "never" => Ok(None),
+            _ => parse_span(text, LONGEST_WITHDRAWAL_HOURS, Unfit::Withdrawal).map(Some),
+        }
+    }
+
+    fn spell(&self) -> String {
+        self.map_or_else(|| "never".to_owned(), |span| span.spell())
+    }
+}
+
+fn parse_span(
+    text: &str,
+    hours: u64,
+    unfit: fn(humantime::DurationError) -> Unfit,
+) -> Result<Duration, Unfit> {
+    match humantime::parse_duration(text).map_err(unfit)? {
+        span if span < SHORTEST => Err(Unfit::Short),
+        span if span > Duration::from_secs(hours * 3600) => Err(Unfit::Long(hours)),
+        span => Ok(span),
+    }
+}
+
+impl Text for Option<Listen> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(match text.strip_prefix("unix:") {
+            Some(path) => Listen::Unix(parse_socket(path)?),
+            None => Listen::Tcp(text.parse().map_err(|_| Unfit::Listen)?),
+        }))
+    }
+
+    fn spell(&self) -> String {
+        match self {
+            None => String::new(),
+            Some(Listen::Tcp(address)) => address.to_string(),
+            Some(Listen::Unix(path)) => format!("unix:{}", path.display()),
+        }
+    }
 }
 
 fn parse_socket(text: &str) -> Result<PathBuf, Unfit> {
-    let path = parse_path(text)?;
+    let path = PathBuf::parse(text)?;
     if path.file_name().is_none() {
         return Err(Unfit::NoFile);
     }
@@ -98,138 +186,50 @@ pub(super) fn fits_socket(path: &Path) -> Result<(), Unfit> {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, Unfit> {
-    within(
-        humantime::parse_duration(text).map_err(Unfit::Duration)?,
-        LONGEST_HOURS,
-    )
+/// For `#[serde(with = "value")]`.
+pub(super) fn serialize<T: Text, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(&value.spell())
 }
 
-fn parse_withdrawal(text: &str) -> Result<Option<Duration>, Unfit> {
-    if text == "never" {
-        return Ok(None);
-    }
-    let span = humantime::parse_duration(text).map_err(Unfit::Withdrawal)?;
-    within(span, LONGEST_WITHDRAWAL_HOURS).map(Some)
+/// For `#[serde(with = "value")]`.
+pub(super) fn deserialize<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    T::parse(&String::deserialize(d)?).map_err(D::Error::custom)
 }
 
-fn within(span: Duration, hours: u64) -> Result<Duration, Unfit> {
-    if span < SHORTEST {
-        return Err(Unfit::Short);
-    }
-    if span > Duration::from_secs(hours * 3600) {
-        return Err(Unfit::Long(hours));
-    }
-    Ok(span)
+pub(super) fn socket<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Error> {
+    parse_socket(&String::deserialize(d)?).map_err(D::Error::custom)
 }
 
-fn parse_root(text: &str) -> Result<RootDir, Unfit> {
-    match text {
-        "auto" => Ok(RootDir::Auto),
-        _ => match parse_path(text) {
-            Err(Unfit::Relative) => Err(Unfit::Root),
-            path => path.map(RootDir::Path),
-        },
-    }
+pub(super) fn name<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
+    let name = DriverName::parse(&String::deserialize(d)?).map_err(D::Error::custom)?;
+    Ok(Some(name.to_string()))
 }
 
-fn parse_listen(text: &str) -> Result<Option<Listen>, Unfit> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match text.strip_prefix("unix:") {
-        Some(path) => parse_socket(path).map(|path| Some(Listen::Unix(path))),
-        None => match text.parse() {
-            Ok(address) => Ok(Some(Listen::Tcp(address))),
-            Err(_) => Err(Unfit::Listen),
-        },
-    }
+/// The message shows the whole list, so a wrong entry is a fault of the list.
+fn strings<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    Vec::deserialize(d).map_err(|_| D::Error::custom(Unfit::List))
 }
 
-fn parse_versions(versions: Vec<String>) -> Result<Vec<String>, Unfit> {
+pub(super) fn versions<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    let versions = strings(d)?;
     if versions.is_empty() {
-        return Err(Unfit::NoVersion);
+        return Err(D::Error::custom(Unfit::NoVersion));
     }
     if versions.iter().any(|version| version.trim().is_empty()) {
-        return Err(Unfit::EmptyEntry);
+        return Err(D::Error::custom(Unfit::EmptyEntry));
     }
     Ok(versions)
 }
 
-fn parse_patterns(patterns: Vec<String>) -> Result<Vec<String>, Unfit> {
+pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    let patterns = strings(d)?;
     for pattern in &patterns {
         if pattern.is_empty() {
-            return Err(Unfit::EmptyEntry);
+            return Err(D::Error::custom(Unfit::EmptyEntry));
         }
         if pattern.contains(['/', '\0']) {
-            return Err(Unfit::Pattern(pattern.clone()));
+            return Err(D::Error::custom(Unfit::Pattern(pattern.clone())));
         }
     }
     Ok(patterns)
-}
-
-fn read<'de, D, In, Out>(
-    deserializer: D,
-    parse: impl FnOnce(In) -> Result<Out, Unfit>,
-) -> Result<Out, D::Error>
-where
-    D: Deserializer<'de>,
-    In: Deserialize<'de>,
-{
-    parse(In::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-
-pub(super) fn path<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Error> {
-    read(d, |text: String| parse_path(&text))
-}
-
-pub(super) fn some_path<'de, D: Deserializer<'de>>(d: D) -> Result<Option<PathBuf>, D::Error> {
-    path(d).map(Some)
-}
-
-pub(super) fn some_socket<'de, D: Deserializer<'de>>(d: D) -> Result<Option<PathBuf>, D::Error> {
-    read(d, |text: String| parse_socket(&text)).map(Some)
-}
-
-pub(super) fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-    read(d, |text: String| parse_duration(&text))
-}
-
-pub(super) fn some_duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    duration(d).map(Some)
-}
-
-pub(super) fn withdrawal<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    read(d, |text: String| parse_withdrawal(&text))
-}
-
-pub(super) fn some_withdrawal<'de, D: Deserializer<'de>>(
-    d: D,
-) -> Result<Option<Option<Duration>>, D::Error> {
-    withdrawal(d).map(Some)
-}
-
-pub(super) fn root_dir<'de, D: Deserializer<'de>>(d: D) -> Result<RootDir, D::Error> {
-    read(d, |text: String| parse_root(&text))
-}
-
-pub(super) fn listen<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Listen>, D::Error> {
-    read(d, |text: String| parse_listen(&text))
-}
-
-pub(super) fn some_name<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    read(d, |name: String| {
-        DriverName::parse(&name)?;
-        Ok(Some(name))
-    })
-}
-
-pub(super) fn some_versions<'de, D: Deserializer<'de>>(
-    d: D,
-) -> Result<Option<Vec<String>>, D::Error> {
-    read(d, parse_versions).map(Some)
-}
-
-pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    read(d, parse_patterns)
 }

@@ -1,15 +1,15 @@
 //! Shell-style wildcards: `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`.
 //!
-//! Ids are one name and have no `/`, so this is all of a shell's matching that there is; a crate
-//! would bring `**`, braces and, mostly, regular expressions.
+//! A driver id has no `/`, so a shell's matching has no more than this. The crates for it also
+//! bring `**` and braces, and refuse a `[` without its `]`.
 
-/// Whether all of `text` matches. A `[` without its `]` stands for itself.
+/// Whether all of `text` matches. A `[` without its `]` is a plain character.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
-    // The last star, and where the text that it stands for ends so far. Only the last one is ever
-    // gone back to, so the time is at most the product of the lengths.
+    // The position after the last star, and the end of the text that this star matches so far. Only
+    // the last star is tried again, so the time is at most the product of the lengths.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&'*') {
@@ -28,7 +28,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// The length of the pattern's first part, if that part stands for this character.
+/// The length of the pattern's first part, if that part matches this character.
 fn one(pattern: &[char], c: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),
@@ -40,7 +40,8 @@ fn one(pattern: &[char], c: char) -> Option<usize> {
     }
 }
 
-/// What stands between `[` and `]`. A `]` that comes first is one of the set.
+/// The set between `[` and `]`, whether it is negated, and the length of all this. A `]` that comes
+/// first belongs to the set.
 fn bracket(pattern: &[char]) -> Option<(&[char], bool, usize)> {
     let negated = matches!(pattern.get(1), Some('!' | '^'));
     let start = if negated { 2 } else { 1 };

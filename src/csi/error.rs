@@ -16,6 +16,7 @@ use crate::disk::reach::Hung;
 use crate::disk::socket::SUN_PATH_MAX;
 use crate::driver::answer::AnswerError;
 use crate::grpc::client::{Broken, ConnectError};
+use crate::grpc::proto::control::Cause;
 
 /// Why the driver cannot be registered yet.
 #[derive(Debug, Error)]
@@ -100,6 +101,17 @@ pub(crate) enum DriverError {
 }
 
 impl DriverError {
+    /// The code for programs.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            DriverError::Forbidden { .. } => Cause::SocketForbidden,
+            DriverError::Exposed { .. } => Cause::Exposed,
+            DriverError::Hidden { .. } => Cause::DirectoryForbidden,
+            late if late.is_node_info_late() => Cause::NodeInfoLate,
+            _ => Cause::Unspecified,
+        }
+    }
+
     /// Nothing changes until a process creates a file.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(
@@ -124,8 +136,8 @@ impl DriverError {
             )
     }
 
-    /// Another user has replaced the socket that was `seen` before. If only the owner of the directory
-    /// has changed and the socket is the same, the driver still runs.
+    /// Another user has replaced the socket that was `seen` before. If only the owner of the
+    /// directory has changed and the socket is the same, the driver still runs.
     pub(crate) fn is_taken(&self, seen: Option<&Identity>) -> bool {
         match self {
             DriverError::Exposed {

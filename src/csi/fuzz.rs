@@ -1,4 +1,5 @@
-//! Fuzzes the answers of a driver: each is an answer within the rules, or a reason that can be shown.
+//! Fuzzes the answers of a driver: each is an answer within the rules, or a reason that can be
+//! shown.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The inspection of a driver: all that it reports about itself, the time of each call, and the rules
-//! that its answers break.
+//! The inspection of a driver: all that it reports about itself, the time of each call, and the
+//! rules that its answers break.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ pub(crate) struct InspectedCall {
 }
 
 impl DriverQuery {
-    /// Makes all calls one after the other, so that each time belongs to a single call. Calls `slow`
-    /// when NodeGetInfo takes longer than other calls may.
+    /// Makes all calls one after the other, so that each time belongs to a single call. Calls
+    /// `slow` when NodeGetInfo takes longer than other calls may.
     pub(crate) async fn inspect(
         &self,
         slow: impl FnOnce(DriverError),

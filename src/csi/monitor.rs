@@ -19,15 +19,15 @@ use crate::os::task::Task;
 
 /// The pause after the first failure: bind comes before listen, by microseconds.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
-/// A driver that stays this long is healthy. A driver that answers and ends each time is not, and is
-/// asked more and more slowly.
+/// A driver that stays this long is healthy. A driver that answers and ends each time is not, and
+/// is asked more and more slowly.
 const STEADY: Duration = Duration::from_secs(10);
 /// A server may close connections that are idle or old. If it closes them sooner than this, the
 /// monitor connects more and more slowly.
 const BRIEF: Duration = Duration::from_secs(1);
-/// How soon the monitor asks a driver again after its server has closed a connection. While that goes
-/// on with the same answer each time, the monitor does not ask each time: an answer may cost the driver
-/// a call to its cloud. The next connection shows that a process listens.
+/// How soon the monitor asks a driver again after its server has closed a connection. While that
+/// goes on with the same answer each time, the monitor does not ask each time: an answer may cost
+/// the driver a call to its cloud. The next connection shows that a process listens.
 const ASK_AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 
 /// A change that the monitor noticed.
@@ -68,8 +68,8 @@ struct MonitorTask<T> {
     late: bool,
 }
 
-/// The answer of a driver that the monitor stays with. None means a driver without a Node service: it
-/// is useless to ask that driver again before something changes.
+/// The answer of a driver that the monitor stays with. None means a driver without a Node service:
+/// it is useless to ask that driver again before something changes.
 type Reply = Option<Answer>;
 
 /// Why the monitor no longer stays with a driver.
@@ -171,9 +171,9 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
         Ok(Some((socket, held, reply(answer)?)))
     }
 
-    /// Waits until the next try is due: after a delay, after a file system that `hung` responds again, or,
-    /// if the fault `is_on_disk`, after a change there. A change ends the wait at once; a resync does so
-    /// only while no usable socket exists.
+    /// Waits until the next try is due: after a delay, after a file system that `hung` responds
+    /// again, or, if the fault `is_on_disk`, after a change there. A change ends the wait at once;
+    /// a resync does so only while no usable socket exists.
     async fn pause(&mut self, hung: Option<Hung>, is_on_disk: bool) {
         if self.signals.borrow().changes != self.seen.changes {
             self.retries = 0;
@@ -221,8 +221,8 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
             };
             let now = *self.signals.borrow_and_update();
             is_same(&self.query, socket).await?;
-            // A server may close an idle connection while its driver runs. A driver that accepts no new
-            // connection has gone.
+            // A server may close an idle connection while its driver runs. A driver that accepts no
+            // new connection has gone.
             if ended {
                 if held.since.elapsed() < BRIEF {
                     let rest = sleep(self.backoff.delay(brief));
@@ -299,8 +299,8 @@ async fn is_same(query: &DriverQuery, socket: &Identity) -> Result<(), Gone> {
     }
 }
 
-/// Does the work as long as the socket stays the same: the process behind a socket that was removed or
-/// replaced may never answer.
+/// Does the work as long as the socket stays the same: the process behind a socket that was removed
+/// or replaced may never answer.
 async fn undisturbed<D>(
     signals: &mut watch::Receiver<MonitorSignals>,
     query: &DriverQuery,

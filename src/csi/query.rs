@@ -44,7 +44,8 @@ pub(crate) struct DriverQuery {
     limit_logged: AtomicBool,
 }
 
-/// Receives each call that has ended, with the name that the driver reported, if it is a valid name.
+/// Receives each call that has ended, with the name that the driver reported, if it is a valid
+/// name.
 pub(crate) type CallObserver = Box<dyn Fn(Option<&str>, CsiCall) + Send + Sync>;
 
 /// A CSI call that has ended, successfully or not.
@@ -173,8 +174,8 @@ impl DriverQuery {
     }
 
     /// Sends all calls at once, because no call needs the answer of another. NodeGetInfo may take
-    /// longer than the others, but not when the other answers already show that the driver cannot be
-    /// registered.
+    /// longer than the others, but not when the other answers already show that the driver cannot
+    /// be registered.
     async fn ask_over(
         &self,
         channel: &Channel,

@@ -1,8 +1,8 @@
 //! Trust in the path to a driver's socket: whether users other than root can put a driver of their
 //! own there.
 //!
-//! The check follows sshd's check of a key file. It covers every directory from / to the socket, and
-//! the directories that symbolic links on the path lead through.
+//! The check follows sshd's check of a key file. It covers every directory from / to the socket,
+//! and the directories that symbolic links on the path lead through.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -50,8 +50,8 @@ impl Exposure {
         }
     }
 
-    /// Checks the path to a socket, as far as the path exists. A file that belongs to another user is
-    /// reported before a directory that other users can only write to.
+    /// Checks the path to a socket, as far as the path exists. A file that belongs to another user
+    /// is reported before a directory that other users can only write to.
     pub(crate) fn of(socket: &Path) -> io::Result<Option<Exposure>> {
         let mut open = None;
         match walk(socket, &mut open) {

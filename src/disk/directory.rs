@@ -1,4 +1,4 @@
-//! A directory: which one a file is in, the way to it, whether two are one, and making one.
+//! A directory: its path, its identity, its permissions, and how to make it.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions, Permissions};
@@ -8,14 +8,14 @@ use std::path::{Component, Path};
 
 use nix::fcntl::OFlag;
 
-/// What mends that we may not read one: root without capabilities has the rights of others.
+/// How to let us read a directory: root without capabilities has the permissions of other users.
 pub(crate) const LET_US_READ: &str =
     "chmod o+rx it, or give the unit CAP_DAC_OVERRIDE (driver-of-another-user.conf)";
 
-/// As many as the kernel follows on the way to a file.
+/// The kernel follows so many links on the way to a file.
 pub(crate) const MOST_LINKS: u32 = 40;
 
-/// The names on the way to a file, the first one last: for who follows the links on it by hand.
+/// The names on the way to a file, the first name last, for a caller that follows the links by hand.
 pub(crate) fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|step| match step {
         Component::Normal(name) => Some(name.to_owned()),
@@ -25,15 +25,14 @@ pub(crate) fn names(path: &Path) -> Vec<OsString> {
     names.collect()
 }
 
-/// The one that a file is in.
+/// The directory of a file.
 pub(crate) fn of(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("/"))
 }
 
-/// Makes one that is missing, with all that is missing above it. Who may pass through is not left
-/// to the unit's UMask=.
+/// Makes a missing directory and its missing parents with mode 0755, whatever the unit's UMask= is.
 pub(crate) fn make(directory: &Path) -> io::Result<()> {
-    // The parent of a relative path may have no name.
+    // The parent of a relative path may be empty.
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
     }
@@ -45,7 +44,7 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
         Err(_) if directory.is_dir() => return Ok(()),
         Err(error) => return Err(error),
     }
-    // Of the very directory: a link may have taken its place.
+    // The mode of this very directory: a link may have replaced it.
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
     let made = OpenOptions::new()
         .read(true)
@@ -54,7 +53,7 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
     made.set_permissions(Permissions::from_mode(0o755))
 }
 
-/// There is nothing at a path, or what it leads through is no directory.
+/// No file is at a path, or the path leads through a file that is not a directory.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -62,7 +61,7 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Whose it is and what its mode allows, in words.
+/// The owner and the mode, for a message.
 pub(crate) fn owner_and_mode(directory: &Path) -> String {
     match fs::metadata(directory) {
         Ok(found) => format!("uid {}, mode {:04o}", found.uid(), found.mode() & 0o7777),
@@ -70,7 +69,7 @@ pub(crate) fn owner_and_mode(directory: &Path) -> String {
     }
 }
 
-/// The directory on the way to `path` that does not let us through.
+/// The directory on the way to `path` that we may not pass.
 pub(crate) fn closed(path: &Path) -> &Path {
     let seen = path
         .ancestors()
@@ -79,12 +78,12 @@ pub(crate) fn closed(path: &Path) -> &Path {
     seen.unwrap_or(Path::new("/"))
 }
 
-/// Both paths lead to one directory; none while either leads nowhere.
+/// Both paths lead to the same directory; none while either leads nowhere.
 pub(crate) fn is_same(a: &Path, b: &Path) -> Option<bool> {
     Some(inode(a)? == inode(b)?)
 }
 
-/// Device and inode of where the path leads: what makes a directory the same one under two paths.
+/// Device and inode of the file that the path leads to, which are the same under each of its paths.
 pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))

@@ -1,7 +1,7 @@
-//! What makes a file on disk the same one as before.
+//! The identity of a file on disk.
 //!
-//! A path can be given to another file, and ext4 hands the inode number of a deleted file to the
-//! next one at once. Device, inode and change time together tell them apart.
+//! Another file may get the path, and ext4 gives the inode number of a deleted file to the next file at
+//! once. Device, inode and change time together tell the two files apart.
 
 use std::fs::{self, FileType, Metadata};
 use std::io;
@@ -11,31 +11,31 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-/// A file, told apart from any other that has had its path.
+/// A file, different from any other file that had its path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
     changed_s: i64,
     changed_ns: i64,
-    /// Nanoseconds since 1970, where the file system and the kernel tell.
+    /// Nanoseconds since 1970, where the file system and the kernel report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     born: Option<u64>,
-    /// Where it points, for a symbolic link.
+    /// The target of a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<PathBuf>,
 }
 
 impl Identity {
-    /// Looks at what is at `path` itself, not at what it points to.
+    /// The file at `path`; a symbolic link is not followed.
     ///
     /// # Errors
-    /// Those of lstat and readlink; `NotFound` when nothing is there.
+    /// Those of lstat and readlink; `NotFound` when no file is there.
     pub(crate) fn of(path: &Path) -> io::Result<Identity> {
         Identity::and_kind_of(path).map(|(identity, _)| identity)
     }
 
-    /// The same, with the kind of that very file.
+    /// The same, with the type of that very file.
     pub(crate) fn and_kind_of(path: &Path) -> io::Result<(Identity, FileType)> {
         let metadata = fs::symlink_metadata(path)?;
         let target = if metadata.is_symlink() {
@@ -58,22 +58,22 @@ impl Identity {
         }
     }
 
-    /// The same file, though it may have been touched or given to another owner, which a kubelet
-    /// does not notice. Where the time of birth is not known, the change time stands in for it.
+    /// The same file, although its mode, owner or times may have changed, which a kubelet does not notice.
+    /// Where the birth time is not known, the change time decides.
     pub(crate) fn is_same_object(&self, other: &Identity) -> bool {
         let unchanged = self == other;
         let same_birth = self.born.is_some() && self.born == other.born;
         unchanged || (same_birth && self.is_same_inode(other) && self.target == other.target)
     }
 
-    /// The same file, though it may have another name, which changes the change time. Where the time of
-    /// birth is not known, a file that got the inode of another in between passes for it.
+    /// The same file, although it may have another name now, which changes the change time. Where the birth
+    /// time is not known, another file that got the same inode counts as the same.
     pub(crate) fn is_renamed(&self, before: &Identity) -> bool {
         self.is_same_inode(before) && self.born == before.born && self.target == before.target
     }
 
-    /// The same file, though its mode, owner or name may have changed. To be relied on only while
-    /// something keeps the inode from being handed to another file, as a bound socket does.
+    /// The same file, although its mode, owner or name may have changed. Reliable only while the inode cannot
+    /// pass to another file, such as while a socket is bound to it.
     pub(crate) fn is_same_inode(&self, other: &Identity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -83,7 +83,7 @@ impl Identity {
         Identity::of(path).is_ok_and(|found| found.is_same_inode(self))
     }
 
-    /// Where the file points, if it is a symbolic link.
+    /// The target, if the file is a symbolic link.
     pub(crate) fn target(&self) -> Option<&PathBuf> {
         self.target.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Which paths a registration has, in both layouts.
+//! The layout: the paths of a registration, with two directories or with one.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::disk::nesting::is_one;
 use crate::disk::socket::SUN_PATH_MAX;
 
 /// The end of a registration socket's name.
-pub(crate) const REG_SOCK: &str = "-reg.sock";
+const REG_SOCK: &str = "-reg.sock";
 
 /// Where sockets and links go.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -21,22 +21,22 @@ pub(crate) struct Layout {
     kubelet_dir: PathBuf,
     /// `registry_dir` as the kubelet sees it.
     seen_as: PathBuf,
-    /// The socket lives beside its link, under a hidden name that the kubelet ignores.
+    /// Both directories are the same. The socket then has a hidden name, which the kubelet ignores.
     one_directory: bool,
 }
 
-/// Which link of a driver: the plain one, or a fresh one for a kubelet that sits in its back-off
-/// for the plain one's path.
+/// Which link of a driver: the plain link, or a fresh link for a kubelet that is in back-off for
+/// the path of the plain link.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(transparent)]
 pub(crate) struct LinkAlias(pub(crate) u32);
 
-/// A name that fits no socket's path.
+/// A driver name that makes the path of a socket too long.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error(
-    "the name \"{name}\" is too long: {} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}",
+    "the name \"{name}\" is too long: {} has {length} bytes, and the path of a socket has at most {SUN_PATH_MAX}",
     .path.display()
 )]
 pub(crate) struct TooLong {
@@ -55,12 +55,12 @@ impl Layout {
         }
     }
 
-    /// The directory that sockets are served in: ours to make.
+    /// The directory of the sockets. The registrar creates it.
     pub(crate) fn registry_dir(&self) -> &Path {
         &self.registry_dir
     }
 
-    /// The directory that links go to: the kubelet's, never made by us.
+    /// The directory of the links. It is the kubelet's, and the registrar never creates it.
     pub(crate) fn kubelet_dir(&self) -> &Path {
         &self.kubelet_dir
     }
@@ -69,8 +69,8 @@ impl Layout {
         self.one_directory
     }
 
-    /// The directories still are what they were taken for: one, or two. A mount or a link can change
-    /// that at any time; while either directory is missing, nothing tells.
+    /// Whether the directories are still one, or still two. A mount or a link can change that at
+    /// any time. While either directory is missing, the answer is yes.
     pub(crate) fn holds(&self) -> bool {
         directory::is_same(&self.registry_dir, &self.kubelet_dir)
             .is_none_or(|same| same == self.one_directory)
@@ -80,7 +80,7 @@ impl Layout {
         self.registry_dir.join(self.socket_name(name))
     }
 
-    /// The socket by the kubelet's path, where both directories are one.
+    /// The socket under the kubelet's path, if both directories are the same.
     pub(crate) fn socket_beside_link(&self, name: &DriverName) -> PathBuf {
         self.kubelet_dir.join(self.socket_name(name))
     }
@@ -90,7 +90,8 @@ impl Layout {
         if slot == LinkAlias::default() {
             return plain;
         }
-        // A driver's name never holds an underscore, so a fresh link is nobody's plain one.
+        // A driver name has no underscore, so a fresh link never has the path of another plain
+        // link.
         let fresh = self
             .kubelet_dir
             .join(format!("{name}_{}{REG_SOCK}", slot.0));
@@ -101,7 +102,7 @@ impl Layout {
         }
     }
 
-    /// Whether a link of the driver, the plain one or a fresh one, has this name.
+    /// Whether a plain or fresh link of the driver has this name.
     pub(crate) fn is_link_of(&self, file_name: &OsStr, name: &DriverName) -> bool {
         let rest = file_name
             .to_str()
@@ -113,7 +114,7 @@ impl Layout {
         })
     }
 
-    /// What the link holds.
+    /// The target of the link.
     pub(crate) fn target(&self, name: &DriverName) -> PathBuf {
         let socket = self.socket_name(name);
         if self.one_directory {
@@ -123,7 +124,7 @@ impl Layout {
         }
     }
 
-    /// Whether a link with this target was made by a registrar with this layout, for any driver.
+    /// Whether a registrar with this layout made a link with this target, for any driver.
     pub(crate) fn is_target(&self, target: &Path) -> bool {
         let Some(name) = target.file_name().map(OsStrExt::as_bytes) else {
             return false;
@@ -136,7 +137,7 @@ impl Layout {
         target.parent() == Some(parent) && self.is_socket_name(name)
     }
 
-    /// Whether a registrar with this layout has its sockets under names like this one.
+    /// Whether a registrar with this layout gives its sockets such names.
     fn is_socket_name(&self, name: &[u8]) -> bool {
         name.ends_with(REG_SOCK.as_bytes()) && name.starts_with(b".") == self.one_directory
     }
@@ -150,8 +151,8 @@ impl Layout {
         DriverName::parse(name.strip_prefix('.').unwrap_or(name)).ok()
     }
 
-    /// Where a socket is bound before it is renamed into its place. In the kubelet's own directory
-    /// the temporary name would cost the kubelet an error line, so it is the parent there.
+    /// Where a socket is bound before it is renamed into its place. In its own directory the
+    /// kubelet would log an error for the temporary name, so the parent directory is used instead.
     pub(crate) fn socket_stage(&self) -> &Path {
         if self.one_directory {
             self.link_stage()
@@ -160,14 +161,14 @@ impl Layout {
         }
     }
 
-    /// Where a link is made before it is renamed over an old one: beside the kubelet's directory,
+    /// Where a link is made before it is renamed over an old link: beside the kubelet's directory,
     /// on the same file system, but where the kubelet does not look.
     pub(crate) fn link_stage(&self) -> &Path {
         self.kubelet_dir.parent().unwrap_or(&self.kubelet_dir)
     }
 
-    /// Both the socket and the link must fit into sun_path: we bind the one, the kubelet dials
-    /// the other.
+    /// Both the socket and the link must fit into sun_path: the registrar binds the socket, and the
+    /// kubelet connects to the link.
     pub(crate) fn check(&self, name: &DriverName) -> Result<(), TooLong> {
         for path in [self.socket(name), self.link(name, LinkAlias::default())] {
             let length = path.as_os_str().len();

@@ -1,5 +1,5 @@
-//! What stands on disk for a registration: the socket we serve, the link that the kubelet finds, and
-//! the means to look at them and to replace exactly one of them.
+//! The files of a registration: the socket that we serve and the link that the kubelet finds; how to watch
+//! them, and how to replace exactly the file that was seen.
 
 pub(crate) mod directory;
 pub(crate) mod identity;
@@ -11,6 +11,7 @@ pub(crate) mod obstacle;
 mod occupant;
 pub(crate) mod reach;
 pub(crate) mod reg_socket;
+pub(crate) mod removals;
 mod replace;
 pub(crate) mod runtime_dir;
 pub(crate) mod socket;

@@ -1,4 +1,5 @@
-//! Whether a directory lies below another one: by its name, or by where it leads.
+//! The nesting of directories: whether two paths lead to the same directory, or one leads below the
+//! other.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry};
@@ -6,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::directory::{inode, is_same};
 
-/// A plugins_registry has next to no directories; a mount may show a whole file system in it.
+/// A plugins_registry has few directories, but a mount may show a whole file system in it.
 const WALK_MAX: usize = 256;
 
-/// Whether `inner` lies strictly below `outer`, as the two are written or as they resolve.
+/// Whether `inner` is strictly below `outer`, as the paths are written or as they resolve.
 pub(crate) fn lies_below(inner: &Path, outer: &Path) -> bool {
     let (there, above) = (resolved(inner), resolved(outer));
     is_below(inner, outer) || is_below(&there, &above) || is_mounted_below(&there, &above)
 }
 
-/// Whether both paths lead to one directory, also when it does not exist yet.
+/// Whether both paths lead to the same directory, also if it does not exist yet.
 pub(crate) fn is_one(a: &Path, b: &Path) -> bool {
-    // A bind mount or a link can make one directory of two paths.
+    // Two paths can lead to the same directory through a bind mount or a link.
     a == b || is_same(a, b).unwrap_or_else(|| resolved(a) == resolved(b))
 }
 
@@ -34,7 +35,7 @@ fn is_below(inner: &Path, outer: &Path) -> bool {
     inner != outer && inner.starts_with(outer)
 }
 
-/// A bind mount shows a directory at a second place, which no path tells.
+/// A bind mount shows a directory under a second path, which canonicalize() does not resolve.
 fn is_mounted_below(inner: &Path, outer: &Path) -> bool {
     let Some(top) = inode(outer) else {
         return false;
@@ -44,19 +45,19 @@ fn is_mounted_below(inner: &Path, outer: &Path) -> bool {
     above.any(|directory| directory == top) || holds_any(outer, &way)
 }
 
-/// Whether one of these directories shows below `outer`, in which they are looked for as the kubelet
-/// does it: links are not followed, mounts are.
+/// Whether one of these directories is below `outer`. The walk follows mounts but not links, as the
+/// kubelet's does.
 fn holds_any(outer: &Path, wanted: &BTreeSet<(u64, u64)>) -> bool {
     let mut open = vec![outer.to_owned()];
     for _ in 0..WALK_MAX {
         let Some(directory) = open.pop() else {
             return false;
         };
-        // What cannot be read is looked at by whoever uses the directory.
+        // The code that uses the directory reports that it cannot be read.
         let Ok(entries) = fs::read_dir(&directory) else {
             continue;
         };
-        // Most of it are links and sockets, which the directory itself tells apart.
+        // Most entries are links and sockets; the directory entry itself has the type.
         let is_directory = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         for entry in entries.filter_map(Result::ok).filter(is_directory) {
             let path = entry.path();

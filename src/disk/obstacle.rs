@@ -1,44 +1,46 @@
-//! What keeps a socket or a link from its place.
+//! The reason why a socket or a link of ours is not at its place.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why nothing of ours stands at a place, in words that an operator can act on.
+use crate::grpc::proto::control::Cause;
+
+/// The reason, in words that an operator can act on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub(crate) enum Obstacle {
-    /// Somebody else serves there.
+    /// Another process serves at the place.
     #[error("{0}")]
     LiveOwner(String),
-    /// A file or directory that is neither a socket nor a link. It is never deleted.
+    /// A file or directory that is neither a socket nor a link. The registrar never deletes it.
     #[error("{0}")]
     NotASocket(String),
     /// Another driver of this daemon has the name.
-    #[error("the driver \"{0}\" has the same name, and keeps it while it is there")]
+    #[error("the driver \"{0}\" has the same name, and keeps it while it exists")]
     NameTaken(String),
-    /// Somebody keeps removing or changing it.
+    /// Another process keeps removing or changing the file.
     #[error(
-        "{what} was removed or changed {count} times within 30 s of being put back; trying at a slower pace"
+        "{what} was removed or changed {count} times within 30 s of being put back; retrying at a slower pace"
     )]
     Contested { what: &'static str, count: u32 },
-    /// It was put there, and taken away or replaced before it could be looked at.
+    /// Another process removed or replaced the file before we could look at it.
     #[error("it is removed or replaced as soon as it is put there")]
     RemovedAtOnce,
-    /// The kubelet's directory is not there; it is the kubelet's to make.
+    /// The kubelet's directory is missing. Only the kubelet makes it.
     #[error("{} is missing; the kubelet makes it when it starts", .0.display())]
     NoDirectory(PathBuf),
-    /// The file system said no.
+    /// The file system refused.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Obstacle {
-    /// Somebody else listens at the place, or another driver of ours does.
+    /// Another process or another driver of ours listens at the place.
     pub(crate) fn is_a_server(&self) -> bool {
         matches!(self, Obstacle::LiveOwner(_) | Obstacle::NameTaken(_))
     }
 
-    /// Somebody else is in the way, rather than something missing.
+    /// Another file or process is in the way, rather than a directory missing.
     pub(crate) fn is_conflict(&self) -> bool {
         match self {
             Obstacle::LiveOwner(_)
@@ -47,6 +49,18 @@ impl Obstacle {
             | Obstacle::Contested { .. }
             | Obstacle::RemovedAtOnce => true,
             Obstacle::NoDirectory(_) | Obstacle::Failed(_) => false,
+        }
+    }
+
+    /// The code for programs.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Obstacle::LiveOwner(_) => Cause::LiveOwner,
+            Obstacle::NotASocket(_) => Cause::AlienFile,
+            Obstacle::Contested { .. } | Obstacle::RemovedAtOnce => Cause::Contested,
+            Obstacle::NameTaken(_) | Obstacle::NoDirectory(_) | Obstacle::Failed(_) => {
+                Cause::Unspecified
+            }
         }
     }
 }

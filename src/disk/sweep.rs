@@ -1,10 +1,10 @@
-//! Removes what an earlier run left behind: links of ours that lead nowhere, sockets of ours that
-//! nobody listens on, temporary names.
+//! Removes the leftovers of an earlier run: links of ours that lead nowhere, sockets of ours without a
+//! listener, and files with temporary names.
 //!
-//! Other instances may share the directories, each with drivers of its own. One that is down for a
-//! moment, as in a restart, has a link and a socket that look just like leftovers, and the kubelet
-//! holds its driver through them. So only two things are leftovers: those of drivers that are ours,
-//! and those from before this boot, since which every kubelet and every instance has ended.
+//! Other instances may share the directories, each with drivers of its own. The link and the socket of an
+//! instance that restarts look like leftovers, and the kubelet keeps its driver registered through them.
+//! So only two kinds of files are leftovers: those of our own drivers, and those from before this boot,
+//! because every kubelet and every instance of then has ended.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -25,32 +25,31 @@ use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::boot;
 
 const DEAD_LINK: &str = "a link of ours that leads nowhere";
-const DEAD_SOCKET: &str = "a socket of ours that nobody listens on";
+const DEAD_SOCKET: &str = "a socket of ours without a listener";
 const TEMPORARY: &str = "a temporary file of ours";
 
-/// What of the directories is ours.
+/// Which files in the directories are ours.
 #[derive(Debug, Default)]
 pub(crate) struct Ours {
-    /// Drivers that we look after, or did when we last ran.
+    /// The drivers of this instance, and those of its last run.
     pub(crate) names: BTreeSet<DriverName>,
-    /// What still holds, and is not touched.
+    /// Files that are still in use, and stay.
     pub(crate) kept: BTreeSet<PathBuf>,
 }
 
-/// A link that leads nowhere and may be another instance's. When its driver turns out to be ours,
-/// so does the link.
+/// A link that leads nowhere and may belong to another instance. It is ours if its driver turns out to be
+/// ours.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unclaimed {
     pub(crate) name: DriverName,
     pub(crate) link: PathBuf,
 }
 
-/// What is left after a sweep.
+/// The files that a sweep did not remove.
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
-    /// What was left to others.
     pub(crate) unowned_links: Vec<Unclaimed>,
-    /// What is ours, and the file system did not let us remove.
+    /// Files of ours that the file system did not let us remove.
     pub(crate) failed: Vec<(PathBuf, Identity)>,
 }
 
@@ -64,7 +63,7 @@ impl Swept {
 
 /// Looks through the directories of `layout` once.
 pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
-    // The kernel counts every interrupt of every core for it: only where there is something to judge.
+    // Read only when needed: for /proc/stat the kernel counts every interrupt of every core.
     let booted = LazyCell::new(boot::began);
     let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
     let mut swept = Swept::default();
@@ -80,7 +79,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         let Some((name, identity)) = dead_link(layout, &link) else {
             continue;
         };
-        // A link of an earlier boot may have been taken up by an instance that has served since.
+        // An instance of this boot may use a link of an earlier boot: then its socket is new.
         let is_left = is_old(&link) && is_old(&layout.socket(&name));
         if is_left || ours.names.contains(&name) {
             swept.remove(&link, identity, DEAD_LINK);
@@ -93,7 +92,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         let Some(name) = layout.driver_of(&entry.file_name()) else {
             continue;
         };
-        // Only the socket that was probed is as old as it was found to be.
+        // Asked before and after the probe: another instance may replace the socket in between.
         let is_ours = || ours.names.contains(&name) || is_old(&socket);
         if ours.kept.contains(&socket) || !is_ours() {
             continue;
@@ -117,14 +116,14 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
     swept
 }
 
-/// Removes a link of ours, if it still leads nowhere.
+/// Removes a link of ours if it still leads nowhere.
 pub(crate) fn sweep_link(layout: &Layout, link: &Path) {
     if let Some((_, identity)) = dead_link(layout, link) {
         remove(link, &identity, DEAD_LINK);
     }
 }
 
-/// Removes the sockets that a run which was killed left under temporary names in `directory`.
+/// Removes the sockets with temporary names that a killed run left in `directory`.
 pub(crate) fn sweep_stage(directory: &Path) {
     for entry in entries(directory) {
         if let Some(identity) = staged_socket(&entry) {
@@ -144,7 +143,8 @@ fn entries(directory: &Path) -> Vec<DirEntry> {
     }
 }
 
-/// A socket in the place of a link of ours, which a kubelet that cannot be seen had.
+/// A socket without a listener at the place of a link of ours: a hard link, made for a kubelet that we could
+/// not see.
 fn dead_second_name(layout: &Layout, ours: &Ours, path: &Path) -> Option<Identity> {
     let file_name = path.file_name()?;
     let is_links = |name: &DriverName| layout.is_link_of(file_name, name);
@@ -169,16 +169,15 @@ fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
     (is_staged(&entry.file_name()) && is_ours(&link)).then_some(link)
 }
 
-/// The socket at `path`, if one is there that nobody listens on.
+/// The socket at `path`, if it has no listener.
 pub(crate) fn dead_socket(path: &Path) -> Option<Identity> {
     let found = fs::symlink_metadata(path).ok()?;
     let is_dead = found.file_type().is_socket() && matches!(probe(path), ListenerProbe::Dead);
     is_dead.then(|| Identity::from_parts(&found, None))
 }
 
-/// The driver of a link that is a registrar's by its target, when nobody serves the socket that it
-/// stands for. The target may be a path that only the kubelet can follow, so the socket is knocked
-/// on where we see it.
+/// The driver of a link that a registrar made, as its target shows, if the driver's socket has no listener.
+/// Only the kubelet may be able to follow the target, so this probes the socket by our own path.
 fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
     let link = Identity::of(path).ok()?;
     let target = link.target().filter(|target| layout.is_target(target))?;
@@ -187,7 +186,7 @@ fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
     is_dead.then_some((name, link))
 }
 
-/// Nothing that was made since then is at `path`.
+/// The file at `path`, if any, was made before `then`.
 fn was_there_before(then: SystemTime, path: &Path) -> bool {
     match fs::symlink_metadata(path).and_then(|found| found.modified()) {
         Ok(made) => made < then,
@@ -195,7 +194,7 @@ fn was_there_before(then: SystemTime, path: &Path) -> bool {
     }
 }
 
-/// Removes what was looked at. What has come to its place since is another's. Tells whether it is gone.
+/// Removes the file that was seen at `path`, and no other. Says whether it is gone.
 fn remove(path: &Path, identity: &Identity, what: &'static str) -> bool {
     match link::remove(path, identity) {
         Ok(true) => tracing::info!(path = %path.display(), "removed {what}"),

@@ -1,4 +1,4 @@
-//! The driver's side: its socket is there, somebody listens, and the answer can be used.
+//! The driver's socket: it exists, the driver listens on it, and its answers can be used.
 
 use std::path::Path;
 
@@ -14,29 +14,30 @@ use crate::disk::reach::Reach;
 use crate::driver::answer::{Answer, AnswerError};
 use crate::grpc::proto::control::{Cause, Driver};
 
-/// Where a finding is about who may write to the way to a driver.
+/// The check of who may write to the directories on the way to a driver.
 const PLUGIN_DIRECTORY: &str = "plugin directory";
 const HANGS: &str = "the driver hangs: look at its log, and restart it";
+const UNREACHABLE: &str = "restore the file system's server, or the program behind it, or unmount it (umount -l); until then no process can reach the driver";
+const CONTROLLER: &str = "the kubelet does not register controllers: add the driver's id to discovery.exclude, or remove its table";
 
-/// Others may put themselves in the place of what is at the end of this way.
-pub(super) fn exposed(way: &Path, reach: &Reach) -> Option<Finding> {
-    // What cannot be looked at is told by those who need it.
-    if reach.may_hang(way) {
+/// Other users may replace the file at the end of this path.
+pub(super) fn exposed(path: &Path, reach: &Reach) -> Option<Finding> {
+    // The check of the driver reports a path that it cannot look at.
+    if reach.may_hang(path) {
         return None;
     }
-    let exposure = Exposure::of(way).ok().flatten()?;
-    let mend = exposure.mend();
+    let exposure = Exposure::of(path).ok().flatten()?;
     Some(Finding::warning(
         PLUGIN_DIRECTORY,
-        exposure.to_string(),
-        mend,
+        &exposure,
+        exposure.mend(),
     ))
 }
 
-/// Asks the driver as the daemon would: one that was `found` must be out of others' reach. But nobody
-/// is to look at a silent terminal for as long as NodeGetInfo may take.
+/// Asks the driver as the daemon would: no other user may be able to replace a driver that discovery
+/// `found`. But NodeGetInfo may take minutes, and the doctor does not wait in silence for so long.
 ///
-/// `known` is what the daemon says of the driver, which has waited longer.
+/// `known` is the driver as the daemon, which has waited longer, shows it.
 pub(super) async fn ask(
     settings: &DriverSettings,
     found: bool,
@@ -48,111 +49,95 @@ pub(super) async fn ask(
         ..settings.clone()
     };
     let query = DriverQuery::new(&hurried, found, reach);
-    match asked(&query).await {
-        Ok(answer) => Ok(answer),
-        Err(late) if late.is_node_info_late() && hurried != *settings => {
-            let given_up = known.filter(|driver| driver.cause() == Cause::NodeInfoLate);
-            Err(given_up.map_or_else(
-                || slow(settings),
-                |driver| Finding::fault(NODE_GET_INFO, driver.reason.as_str(), HANGS),
-            ))
+    let answer = match query.look().await {
+        Ok(_) => query.ask().await,
+        Err(error) => Err(error),
+    };
+    answer.map_err(|error| {
+        if !error.is_node_info_late() || hurried == *settings {
+            return diagnose(settings, &error);
         }
-        Err(trouble) => Err(diagnose(settings, &trouble)),
-    }
-}
-
-async fn asked(query: &DriverQuery) -> Result<Answer, DriverError> {
-    query.look().await?;
-    query.ask().await
+        let given_up = known.filter(|driver| driver.cause() == Cause::NodeInfoLate);
+        given_up.map_or_else(
+            || slow(settings),
+            |driver| Finding::fault(NODE_GET_INFO, &driver.reason, HANGS),
+        )
+    })
 }
 
 fn slow(settings: &DriverSettings) -> Finding {
-    let saw = format!(
-        "NodeGetInfo has taken longer than {}; the kubelet and the registrar wait up to {} for it",
-        format_duration(settings.request_timeout),
-        format_duration(settings.node_info_timeout)
+    let timeouts = [settings.request_timeout, settings.node_info_timeout];
+    let [soon, late] = timeouts.map(format_duration);
+    let found = format!(
+        "NodeGetInfo has taken longer than {soon}; the kubelet and the registrar wait up to {late} for it"
     );
-    let mend = format!(
-        "look at the driver's log for what it waits for; to see how long it takes: node-storage-driver-registrar inspect {}",
-        settings.csi_socket.display()
-    );
-    Finding::warning(NODE_GET_INFO, saw, mend)
+    let socket = settings.csi_socket.display();
+    let measure = format!("to measure the call: node-storage-driver-registrar inspect {socket}");
+    let fix = format!("look at the driver's log for the cause; {measure}");
+    Finding::warning(NODE_GET_INFO, found, fix)
 }
 
-fn diagnose(settings: &DriverSettings, trouble: &DriverError) -> Finding {
+fn diagnose(settings: &DriverSettings, error: &DriverError) -> Finding {
     let socket = settings.csi_socket.display();
-    let inspect = format!("ask it by hand: node-storage-driver-registrar inspect {socket}");
-    let (check, mend) = match trouble {
-        DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::Removed(_) => (
-            "csi.sock",
-            format!(
-                "start the driver, with its endpoint at unix://{socket}; or set csi_socket to where it listens"
-            ),
-        ),
-        DriverError::NoSocket(_) => (
-            "csi.sock",
-            format!("move it away and restart the driver: mv {socket} {socket}.old"),
-        ),
-        DriverError::Unseen { .. } | DriverError::Hidden { .. } | DriverError::Forbidden { .. } => {
-            ("csi.sock permission", AS_ROOT.to_owned())
-        }
-        DriverError::OutOfReach { .. } => (
-            "csi.sock file system",
-            "its server, or the program behind it, does not answer: bring it back, or unmount it (umount -l); the driver cannot be reached by anybody until then".to_owned(),
-        ),
-        DriverError::Exposed { exposure, .. } => {
-            let id = directory::of(&settings.csi_socket).file_name();
-            let id = id.unwrap_or_default().to_string_lossy();
-            let mend = exposure.mend();
-            (
-                PLUGIN_DIRECTORY,
-                format!(
-                    "{mend}; or, if you trust those users, name the driver in the configuration: [drivers.\"{id}\"]"
+    let inspect = format!("ask the driver: node-storage-driver-registrar inspect {socket}");
+    let fault = |check, fix: &str| Finding::fault(check, error, fix);
+    match error {
+        DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::Removed(_) => {
+            fault(
+                "csi.sock",
+                &format!(
+                    "start the driver with the endpoint unix://{socket}, or correct csi_socket"
                 ),
             )
         }
-        DriverError::LongPath { .. } => (
+        DriverError::NoSocket(_) => fault(
+            "csi.sock",
+            &format!("move it away and restart the driver: mv {socket} {socket}.old"),
+        ),
+        DriverError::Unseen { .. } | DriverError::Hidden { .. } | DriverError::Forbidden { .. } => {
+            fault("csi.sock permission", AS_ROOT)
+        }
+        DriverError::OutOfReach { .. } => fault("csi.sock file system", UNREACHABLE),
+        DriverError::Exposed { exposure, .. } => {
+            let id = directory::of(&settings.csi_socket).file_name();
+            let id = id.unwrap_or_default().to_string_lossy();
+            let fix = exposure.mend();
+            let fix = format!("{fix}; or, if you trust those users, configure [drivers.\"{id}\"]");
+            fault(PLUGIN_DIRECTORY, &fix)
+        }
+        DriverError::LongPath { .. } => fault(
             "path length",
-            "shorten plugins_dir, or give the plugin's directory a shorter name".to_owned(),
+            "shorten plugins_dir, or give the plugin's directory a shorter name",
         ),
-        DriverError::Refused(_) => (
+        DriverError::Refused(_) => fault(
             "csi.sock listening",
-            format!(
-                "the socket was left by a driver that has ended: restart the driver; if it runs, it listens elsewhere than on {socket}"
-            ),
+            "restart the driver; if it runs, it listens on another socket: correct csi_socket",
         ),
-        DriverError::Connect { .. } | DriverError::Broken { .. } | DriverError::Closed(_) => (
+        DriverError::Connect { .. } | DriverError::Broken { .. } | DriverError::Closed(_) => fault(
             "csi.sock answering",
-            format!(
-                "whoever listens there does not speak gRPC: find it with: ss -xlp | grep {socket}"
-            ),
+            &format!("that process does not speak gRPC; find it with: ss -xlp | grep {socket}"),
         ),
-        DriverError::TimedOut { .. } if trouble.is_node_info_late() => {
-            (NODE_GET_INFO, HANGS.to_owned())
+        DriverError::TimedOut { .. } if error.is_node_info_late() => fault(NODE_GET_INFO, HANGS),
+        DriverError::Slow { .. } => slow(settings),
+        DriverError::TimedOut { .. } | DriverError::Hung(_) => fault("csi.sock answering", HANGS),
+        DriverError::Call { method, .. } => {
+            fault(method, &format!("look at the driver's log; {inspect}"))
         }
-        DriverError::Slow { .. } => return slow(settings),
-        DriverError::TimedOut { .. } | DriverError::Hung(_) => ("csi.sock answering", HANGS.to_owned()),
-        DriverError::Call { method, .. } => (*method, format!("look at the driver's log; {inspect}")),
-        DriverError::NoNodeService => {
-            let mend = "a controller is not registered with the kubelet: add its id to discovery.exclude, or take its table out of the configuration";
-            return Finding::warning("NodeGetInfo", trouble.to_string(), mend);
+        DriverError::NoNodeService => Finding::warning(NODE_GET_INFO, error, CONTROLLER),
+        DriverError::NotReady => {
+            fault("Probe", "wait for the driver, or set require_probe = false")
         }
-        DriverError::NotReady => (
-            "Probe",
-            "wait for the driver, or set require_probe = false".to_owned(),
-        ),
-        DriverError::Answer(AnswerError::Name(_)) => (
+        DriverError::Answer(AnswerError::Name(_)) => {
+            let fix = format!("give the driver a name that CSI allows; {inspect}");
+            fault("name", &fix)
+        }
+        DriverError::Answer(AnswerError::OtherName { said, .. }) => fault(
             "name",
-            format!("give the driver a name that CSI allows; {inspect}"),
+            &format!("correct csi_socket, or set name = \"{said}\""),
         ),
-        DriverError::Answer(AnswerError::OtherName { said, .. }) => (
-            "name",
-            format!("correct csi_socket, or set name = \"{said}\""),
-        ),
-        DriverError::Answer(_) => (
-            "NodeGetInfo",
-            format!("look at how the driver is started; {inspect}"),
-        ),
-    };
-    Finding::fault(check, trouble.to_string(), mend)
+        DriverError::Answer(_) => {
+            let fix = format!("look at the driver's command line; {inspect}");
+            fault(NODE_GET_INFO, &fix)
+        }
+    }
 }

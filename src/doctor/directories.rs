@@ -1,4 +1,4 @@
-//! The directories: there, ours to write, and nobody else's.
+//! The directories: they exist, we may write to them, and no other user may.
 
 use std::fs;
 use std::io;
@@ -13,104 +13,86 @@ use super::kubelets::KubeletFindings;
 use super::{AS_ROOT, Finding, Inputs};
 use crate::disk::directory::{self, is_missing};
 
-pub(super) fn check(patient: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding> {
-    let settings = &patient.settings;
+pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding> {
+    let settings = &inputs.settings;
     let mut findings = Vec::new();
-    findings.extend(registry(&settings.registry_dir));
+    // The daemon creates a missing registry_dir with its parents.
+    let mut parents = settings.registry_dir.ancestors();
+    findings.extend(
+        parents
+            .find_map(|path| look("registry_dir", path, "").ok())
+            .flatten(),
+    );
     findings.extend(owner(&settings.registry_dir));
     if settings.discovery.enabled {
-        findings.extend(exposed(
-            &settings.plugins_dir.join("*/csi.sock"),
-            &patient.reach,
-        ));
+        let sockets = settings.plugins_dir.join("*/csi.sock");
+        findings.extend(exposed(&sockets, &inputs.reach));
     }
     let kubelet_dir = &settings.kubelet.registry_dir;
-    match fs::metadata(kubelet_dir) {
-        Ok(metadata) if metadata.is_dir() => {
-            findings.extend(writable("kubelet directory", kubelet_dir));
-            findings.extend(owner(kubelet_dir));
-        }
-        Ok(_) => findings.push(Finding::fault(
-            "kubelet directory",
-            format!("{} is no directory", kubelet_dir.display()),
-            format!(
-                "move it away and restart the kubelet: mv {0} {0}.old",
-                kubelet_dir.display()
-            ),
-        )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            findings.push(kubelets.why_no_directory(kubelet_dir));
-        }
-        Err(error) => findings.push(Finding::fault(
-            "kubelet directory",
-            format!("cannot look at {}: {error}", kubelet_dir.display()),
-            AS_ROOT,
-        )),
+    match look("kubelet directory", kubelet_dir, " and restart the kubelet") {
+        Ok(fault) => findings.extend(fault),
+        Err(_) => findings.push(kubelets.why_no_directory(kubelet_dir)),
+    }
+    if kubelet_dir.is_dir() {
+        findings.extend(owner(kubelet_dir));
     }
     findings
 }
 
-/// Ours: it is made when it is missing, so that only what keeps it from being made is a fault.
-fn registry(path: &Path) -> Option<Finding> {
-    let mut there = path;
-    loop {
-        match fs::metadata(there) {
-            Ok(metadata) if metadata.is_dir() => return writable("registry_dir", there),
-            Ok(_) => {
-                let saw = format!("{} is no directory", there.display());
-                let mend = format!("move it away: mv {0} {0}.old", there.display());
-                return Some(Finding::fault("registry_dir", saw, mend));
-            }
-            Err(error) if is_missing(&error) => there = there.parent()?,
-            Err(error) => {
-                let saw = format!("cannot look at {}: {error}", there.display());
-                return Some(Finding::fault("registry_dir", saw, AS_ROOT));
-            }
-        }
-    }
+/// The reason why we cannot use this directory; an error when it does not exist.
+fn look(check: &'static str, path: &Path, then: &str) -> io::Result<Option<Finding>> {
+    let shown = path.display();
+    let (found, fix) = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Ok(writable(check, path)),
+        Ok(_) => (
+            format!("{shown} is not a directory"),
+            format!("move it away{then}: mv {shown} {shown}.old"),
+        ),
+        Err(error) if is_missing(&error) => return Err(error),
+        Err(error) => (
+            format!("cannot look at {shown}: {error}"),
+            AS_ROOT.to_owned(),
+        ),
+    };
+    Ok(Some(Finding::fault(check, found, fix)))
 }
 
 fn writable(check: &'static str, path: &Path) -> Option<Finding> {
     let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
     let shown = path.display();
     Some(match errno {
-        Errno::EROFS => Finding::fault(
-            check,
-            format!("{shown} is on a file system that is mounted read-only"),
-            format!("mount -o remount,rw \"$(findmnt -no TARGET -T {shown})\""),
-        ),
-        Errno::EACCES => Finding::fault(
-            check,
-            format!(
-                "{shown} ({}) may not be written by uid {}",
-                directory::owner_and_mode(path),
-                getuid()
-            ),
-            AS_ROOT,
-        ),
-        other => Finding::fault(
-            check,
-            format!("cannot write to {shown}: {}", other.desc()),
-            "see the kernel's log: dmesg",
-        ),
+        Errno::EROFS => {
+            let found = format!("{shown} is on a file system that is mounted read-only");
+            let fix = format!("mount -o remount,rw \"$(findmnt -no TARGET -T {shown})\"");
+            Finding::fault(check, found, fix)
+        }
+        Errno::EACCES => {
+            let owner = directory::owner_and_mode(path);
+            let found = format!("uid {} may not write to {shown} ({owner})", getuid());
+            Finding::fault(check, found, AS_ROOT)
+        }
+        other => {
+            let found = format!("cannot write to {shown}: {}", other.desc());
+            Finding::fault(check, found, "see the kernel's log: dmesg")
+        }
     })
 }
 
-/// Whoever may write there may put a socket of theirs in our place.
+/// A user who may write to the directory can replace our socket or link.
 fn owner(path: &Path) -> Option<Finding> {
     let found = fs::metadata(path).ok()?;
-    let strangers = found.mode() & 0o002 != 0 && found.mode() & 0o1000 == 0;
-    let foreign = found.uid() != 0 && found.uid() != getuid().as_raw();
+    let (mode, owner) = (found.mode() & 0o7777, found.uid());
     let shown = path.display();
-    if strangers {
-        let saw = format!(
-            "everybody may write to {shown} (mode {:04o})",
-            found.mode() & 0o7777
-        );
-        return Some(Finding::warning("owner", saw, format!("chmod o-w {shown}")));
+    if mode & 0o1002 == 0o0002 {
+        let found = format!("every user may write to {shown} (mode {mode:04o})");
+        return Some(Finding::warning(
+            "owner",
+            found,
+            format!("chmod o-w {shown}"),
+        ));
     }
-    foreign.then(|| {
-        let saw = format!("{shown} belongs to uid {}", found.uid());
-        Finding::warning("owner", saw, format!("chown root: {shown}"))
+    (owner != 0 && owner != getuid().as_raw()).then(|| {
+        let found = format!("{shown} belongs to uid {owner}");
+        Finding::warning("owner", found, format!("chown root: {shown}"))
     })
 }

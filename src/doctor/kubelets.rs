@@ -1,173 +1,131 @@
-//! The kubelets that run, with the root directory that each of them really has.
+//! The kubelets that run, and the root directory that each of them uses.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::sandbox::inside;
 use super::{Finding, Inputs};
 use crate::kubelet::root::{KubeletRoot, Running, agreed, is_same, running};
 use crate::kubelet::start_sockets::StartSockets;
 use crate::systemd::main_pids_of_kubelets;
 
-/// What was found in /proc.
+const ROOT_DIR: &str = "kubelet root-dir";
+
+/// The kubelets in /proc, and the kubelet that listens below our root.
 pub(super) struct KubeletFindings {
     proc: PathBuf,
-    /// Those that are believed first.
+    /// Kubelets whose root is believed come first.
     found: Vec<Running>,
-    /// Who told the daemon how a registration went is a kubelet that sees our link, whatever it is
-    /// called.
-    spoke: Option<u32>,
+    /// The process that sent Notify to the daemon. It is a kubelet that sees our link, whatever its
+    /// name is.
+    notified: Option<u32>,
     root: PathBuf,
-    /// A kubelet listens on the pod-resources socket below our root.
-    shows: bool,
-    /// Its process, which may be called otherwise, such as k3s.
-    shown: Option<u32>,
+    /// In our root. The process that listens there may have another name, such as k3s.
+    sockets: StartSockets,
 }
 
 impl KubeletFindings {
-    pub(super) fn find(patient: &Inputs) -> KubeletFindings {
-        let root = patient.settings.kubelet_root().to_owned();
-        let status = patient.daemon.as_ref().ok();
-        let signs = StartSockets::of(&root);
+    pub(super) fn find(inputs: &Inputs) -> KubeletFindings {
+        let root = inputs.settings.kubelet_root().to_owned();
+        let status = inputs.daemon.as_ref().ok();
         KubeletFindings {
-            proc: patient.proc.clone(),
-            found: running(&patient.proc, main_pids_of_kubelets),
-            spoke: status.and_then(|status| status.kubelet.as_ref()?.pid),
-            shows: signs.show_a_kubelet(),
-            shown: signs.listener().and_then(|listener| listener.pid),
+            proc: inputs.proc.clone(),
+            found: running(&inputs.proc, main_pids_of_kubelets),
+            notified: status.and_then(|status| status.kubelet.as_ref()?.pid),
+            sockets: StartSockets::of(&root),
             root,
         }
     }
 
-    /// RootSource the kubelet's directory is not there.
+    /// Why the kubelet's directory does not exist.
     pub(super) fn why_no_directory(&self, directory: &Path) -> Finding {
-        if let Some(elsewhere) = self.elsewhere() {
-            return elsewhere;
-        }
-        let saw = format!(
-            "{} is missing, and the kubelet makes it when it starts",
-            directory.display()
-        );
-        if self.found.is_empty() && !self.shows {
-            return Finding::fault(
-                "kubelet running",
-                format!("no kubelet runs: {saw}"),
-                "systemctl start kubelet",
-            );
-        }
-        Finding::fault("kubelet directory", saw, "systemctl restart kubelet")
+        let directory = directory.display();
+        let found = format!("{directory} is missing; the kubelet creates it when it starts");
+        let restart = "systemctl restart kubelet";
+        self.elsewhere()
+            .or_else(|| self.none_runs(&found))
+            .unwrap_or_else(|| Finding::fault("kubelet directory", found, restart))
     }
 
-    /// What keeps the kubelet from a link that is there.
-    pub(super) fn why_not_seen(&self, id: &str, target: &Path, endpoint: &Path) -> Finding {
-        if self.spoke.is_none() {
-            if let Some(elsewhere) = self.elsewhere() {
-                return elsewhere;
-            }
-            if self.found.is_empty() && !self.shows {
-                let saw = format!(
-                    "no kubelet runs: no process of that name, and nobody listens on {}",
-                    self.root.join("pod-resources/kubelet.sock").display()
-                );
-                return Finding::fault("kubelet running", saw, "systemctl start kubelet");
-            }
+    /// Why no kubelet looks into our directory. A kubelet that sent Notify does.
+    pub(super) fn not_seen_at_all(&self) -> Option<Finding> {
+        if self.notified.is_some() {
+            return None;
         }
-        self.blind(target, endpoint).unwrap_or_else(|| {
-            Finding::fault(
-                "kubelet registering",
-                "the link is right and a kubelet runs, but it has not registered the driver",
-                format!("see why: journalctl -u kubelet | grep -i plugin; then: node-storage-driver-registrar reannounce {id}"),
-            )
-        })
+        let socket = self.root.join("pod-resources/kubelet.sock");
+        let socket = socket.display();
+        let found = format!("no process has that name, and no process listens on {socket}");
+        self.elsewhere().or_else(|| self.none_runs(&found))
     }
 
-    /// KubeletFindings run, but none of them with our root.
+    fn none_runs(&self, found: &str) -> Option<Finding> {
+        let none = self.found.is_empty() && !self.sockets.show_a_kubelet();
+        let found = format!("no kubelet runs: {found}");
+        none.then(|| Finding::fault("kubelet running", found, "systemctl start kubelet"))
+    }
+
+    /// The kubelet with our root.
+    fn ours(&self) -> Option<&Running> {
+        let mut found = self.found.iter();
+        found.find(|kubelet| is_same(&kubelet.root.path, &self.root))
+    }
+
+    /// Kubelets run, but none of them with our root.
     fn elsewhere(&self) -> Option<Finding> {
-        if self.shows
-            || self
-                .found
-                .iter()
-                .any(|kubelet| is_same(&kubelet.root.path, &self.root))
-        {
+        if self.sockets.show_a_kubelet() || self.ours().is_some() {
             return None;
         }
         let first = self.found.first()?;
         let KubeletRoot { path, why } = &first.root;
-        if !first.is_believed {
-            let saw = format!(
-                "a process in a container says that the kubelet's root directory is {} ({why}), and kubelet.root_dir is {}; root_dir = \"auto\" believes no process in a container, because any pod can say so",
-                path.display(),
-                self.root.display()
-            );
-            let mend = format!(
-                "if it is this node's kubelet, set kubelet.root_dir = \"{}\" and reload",
-                path.display()
-            );
-            return Some(Finding::fault("kubelet root-dir", saw, mend));
-        }
-        let saw = format!(
-            "the kubelet's root directory is {} ({why}), but kubelet.root_dir is {}",
-            path.display(),
-            self.root.display()
+        let (theirs, ours) = (path.display(), self.root.display());
+        let mut found = format!(
+            "the kubelet's root directory is {theirs} ({why}), but kubelet.root_dir is {ours}"
         );
-        let mend = format!("set kubelet.root_dir = \"{}\" and reload", path.display());
-        Some(Finding::fault("kubelet root-dir", saw, mend))
+        let mut fix = format!("set kubelet.root_dir = \"{theirs}\" and reload");
+        if !first.is_believed {
+            found = format!(
+                "a process in a container says: {found}; root_dir = \"auto\" believes no process in a container, because any pod can say so"
+            );
+            fix = format!("if it is this node's kubelet, {fix}");
+        }
+        Some(Finding::fault(ROOT_DIR, found, fix))
     }
 
-    /// KubeletFindings of the node that name different roots, while none has told the daemon which it is.
+    /// Kubelets of the node name different roots, and none of them has sent Notify to the daemon.
     pub(super) fn dispute(&self) -> Option<Finding> {
-        if self.spoke.is_some() {
+        if self.notified.is_some() {
             return None;
         }
         let believed = self.found.iter().filter(|kubelet| kubelet.is_believed);
         let between = agreed(believed.map(|kubelet| kubelet.root.clone()).collect()).err()?;
-        let saw = format!(
+        let found = format!(
             "kubelets with different root directories run: {between}; kubelet.root_dir is {}, and \"auto\" follows none of them",
             self.root.display()
         );
-        let mend =
-            "set kubelet.root_dir to the root directory of the one that has this node's pods";
-        Some(Finding::warning("kubelet root-dir", saw, mend))
+        let fix = "set kubelet.root_dir to the root directory of the kubelet that runs the pods";
+        Some(Finding::warning(ROOT_DIR, found, fix))
     }
 
-    /// The link's target or csi.sock is not there for a kubelet that has its own root.
+    /// The kubelet has its own root file system, without the link's target or without csi.sock.
     pub(super) fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
-        let ours = self
-            .found
-            .iter()
-            .find(|kubelet| is_same(&kubelet.root.path, &self.root));
-        let named = ours.and_then(|kubelet| kubelet.root.why.pid());
-        let pid = self.spoke.or(named).or(self.shown)?;
+        const REG_SOCKET: &str = "kubelet's view of reg.sock";
+        const CSI_SOCKET: &str = "kubelet's view of csi.sock";
+        let named = self.ours().and_then(|kubelet| kubelet.root.why.pid());
+        let listener = || self.sockets.listener()?.pid;
+        let pid = self.notified.or(named).or_else(listener)?;
         let root = self.proc.join(pid.to_string()).join("root");
-        for (path, check, key) in [
-            (
-                target,
-                "kubelet's view of reg.sock",
-                "kubelet.sees_registry_as",
-            ),
-            (
-                endpoint,
-                "kubelet's view of csi.sock",
-                "the driver's endpoint",
-            ),
-        ] {
-            let Ok(inside) = path.strip_prefix("/") else {
-                continue;
-            };
-            match fs::metadata(root.join(inside)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && root.exists() => {
-                    let saw = format!(
-                        "the kubelet (pid {pid}) has a root of its own, without {}",
-                        path.display()
-                    );
-                    let mend = format!(
-                        "mount the directory into the kubelet's container, or set {key} to its path there"
-                    );
-                    return Some(Finding::fault(check, saw, mend));
-                }
-                Ok(_) | Err(_) => {}
-            }
-        }
-        None
+        let views = [
+            (target, REG_SOCKET, "kubelet.sees_registry_as"),
+            (endpoint, CSI_SOCKET, "the driver's endpoint"),
+        ];
+        let (path, check, key) = views.into_iter().find(|(path, ..)| {
+            let seen = fs::metadata(inside(&root, path));
+            seen.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && root.exists()
+        })?;
+        let path = path.display();
+        let found = format!("the kubelet (pid {pid}) has its own root file system, without {path}");
+        let fix = format!("mount it into the kubelet's container, or set {key} to its path there");
+        Some(Finding::fault(check, found, fix))
     }
 }

@@ -1,4 +1,4 @@
-//! What the machine itself may lack: labels, inotify, the right time.
+//! The machine: SELinux labels, inotify limits and the clock.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,33 +9,30 @@ use jiff::Timestamp;
 use super::{Finding, Inputs};
 use crate::config::Settings;
 
-/// The kernel's defaults for a machine that has little memory; kubelets and log shippers use many.
-const FEWEST_INSTANCES: u64 = 128;
-const FEWEST_WATCHES: u64 = 8192;
-/// No clock that is right is before this.
+/// The kernel's defaults on a machine with little memory. Kubelets and log shippers use many.
+const INOTIFY_LIMITS: [(&str, u64); 2] = [("max_user_instances", 128), ("max_user_watches", 8192)];
+/// A correct clock shows a later time.
 const EARLIEST: &str = "2025-01-01T00:00:00Z";
-/// Types that a kubelet and its containers are not allowed to use.
+/// Types that a kubelet and its containers may not use.
 const USELESS_LABELS: [&str; 4] = ["default_t", "unlabeled_t", "user_home_t", "mnt_t"];
 
-pub(super) fn check(patient: &Inputs, drivers: &BTreeSet<String>) -> Vec<Finding> {
+pub(super) fn check(inputs: &Inputs, drivers: &BTreeSet<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Ok(status) = &patient.daemon {
-        for note in &status.notes {
-            let mend = "see journalctl -u node-storage-driver-registrar";
-            findings.push(Finding::warning("daemon", note.clone(), mend));
-        }
+    if let Ok(status) = &inputs.daemon {
+        let fix = "see journalctl -u node-storage-driver-registrar";
+        let notes = status.notes.iter();
+        findings.extend(notes.map(|note| Finding::warning("daemon", note, fix)));
     }
+    let settings = &inputs.settings;
     if drivers.is_empty() {
-        findings.push(no_drivers(&patient.settings));
+        findings.push(no_drivers(settings));
     }
     let enforcing = fs::read_to_string("/sys/fs/selinux/enforce").is_ok_and(|on| on.trim() == "1");
     if enforcing {
-        let settings = &patient.settings;
-        for directory in [&settings.plugins_dir, &settings.registry_dir] {
-            findings.extend(label(directory));
-        }
+        let directories = [&settings.plugins_dir, &settings.registry_dir];
+        findings.extend(directories.into_iter().filter_map(|path| label(path)));
     }
-    findings.extend(inotify(&patient.proc));
+    findings.extend(inotify(&inputs.proc));
     findings.extend(clock(Timestamp::now()));
     findings
 }
@@ -43,12 +40,13 @@ pub(super) fn check(patient: &Inputs, drivers: &BTreeSet<String>) -> Vec<Finding
 fn no_drivers(settings: &Settings) -> Finding {
     if settings.discovery.enabled {
         let sockets = settings.plugins_dir.join("*/csi.sock");
-        let saw = format!("there are no drivers: no {}", sockets.display());
-        let mend = "start a driver with its socket there, or set plugins_dir to where drivers are";
-        return Finding::warning("csi.sock", saw, mend);
+        let found = format!("no drivers: {} does not exist", sockets.display());
+        let fix =
+            "start a driver with its socket there, or set plugins_dir to the drivers' directory";
+        return Finding::warning("csi.sock", found, fix);
     }
-    let mend = "add a [drivers.\"ID\"] table, or set discovery.enabled = true";
-    Finding::warning("config", "there are no drivers", mend)
+    let fix = "add a [drivers.\"ID\"] table, or set discovery.enabled = true";
+    Finding::warning("config", "no drivers: the configuration names none", fix)
 }
 
 fn label(directory: &Path) -> Option<Finding> {
@@ -58,32 +56,22 @@ fn label(directory: &Path) -> Option<Finding> {
     let kind = context.trim_end_matches('\0').split(':').nth(2)?;
     USELESS_LABELS.contains(&kind).then(|| {
         let shown = directory.display();
-        Finding::warning(
-            "SELinux",
-            format!(
-                "SELinux is enforcing, and {shown} has the type {kind}, which a kubelet may not use"
-            ),
-            format!(
-                "semanage fcontext -a -t container_file_t '{shown}(/.*)?' && restorecon -R {shown}"
-            ),
-        )
+        let found = format!("SELinux is enforcing, and no kubelet may use {shown} (type {kind})");
+        let fix = format!(
+            "semanage fcontext -a -t container_file_t '{shown}(/.*)?' && restorecon -R {shown}"
+        );
+        Finding::warning("SELinux", found, fix)
     })
 }
 
 fn inotify(proc: &Path) -> Vec<Finding> {
-    let limits = [
-        ("max_user_instances", FEWEST_INSTANCES),
-        ("max_user_watches", FEWEST_WATCHES),
-    ];
-    let low = limits.into_iter().filter_map(|(key, fewest)| {
+    let low = INOTIFY_LIMITS.into_iter().filter_map(|(key, fewest)| {
         let text = fs::read_to_string(proc.join("sys/fs/inotify").join(key)).ok()?;
         let limit: u64 = text.trim().parse().ok()?;
         (limit < fewest).then(|| {
-            Finding::warning(
-                "inotify",
-                format!("fs.inotify.{key} is {limit}; kubelets and log shippers use that up"),
-                format!("sysctl -w fs.inotify.{key}={}", fewest * 4),
-            )
+            let found = format!("fs.inotify.{key} is {limit}; kubelets and log shippers need more");
+            let fix = format!("sysctl -w fs.inotify.{key}={}", fewest * 4);
+            Finding::warning("inotify", found, fix)
         })
     });
     low.collect()
@@ -92,8 +80,8 @@ fn inotify(proc: &Path) -> Vec<Finding> {
 fn clock(now: Timestamp) -> Option<Finding> {
     let earliest: Timestamp = EARLIEST.parse().ok()?;
     (now < earliest).then(|| {
-        let saw = format!("the clock says {now}: the kubelet's certificates are not valid then");
-        Finding::warning("clock", saw, "timedatectl set-ntp true")
+        let found = format!("the clock shows {now}; the kubelet's certificates are not valid then");
+        Finding::warning("clock", found, "timedatectl set-ntp true")
     })
 }
 
@@ -116,6 +104,6 @@ mod tests {
         fs::write(limits.join("max_user_watches"), "100000\n").unwrap();
         let found = inotify(dir.path());
         assert_eq!(found.len(), 1);
-        assert_eq!(found[0].mend, "sysctl -w fs.inotify.max_user_instances=512");
+        assert_eq!(found[0].fix, "sysctl -w fs.inotify.max_user_instances=512");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the daemon's sandbox lets it see and write the directories that it is to use.
+//! The daemon's sandbox: it lets the daemon see and write the directories of the configuration.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,45 +10,41 @@ use super::{Finding, Inputs};
 use crate::disk::runtime_dir::last_holder;
 use crate::systemd::sandbox::kept_by_the_unit;
 
-const MEND: &str =
+const FIX: &str =
     "use another directory, or loosen the unit with: systemctl edit node-storage-driver-registrar";
 
-pub(super) fn check(patient: &Inputs) -> Vec<Finding> {
-    let Some(pid) = last_holder(&patient.runtime).filter(|_| patient.daemon.is_ok()) else {
-        let kept = kept_by_the_unit(&patient.settings).into_iter();
+pub(super) fn check(inputs: &Inputs) -> Vec<Finding> {
+    let settings = &inputs.settings;
+    let Some(pid) = last_holder(&inputs.runtime).filter(|_| inputs.daemon.is_ok()) else {
+        let kept = kept_by_the_unit(settings).into_iter();
         return kept
-            .map(|complaint| Finding::warning("sandbox", complaint, MEND))
+            .map(|complaint| Finding::warning("sandbox", complaint, FIX))
             .collect();
     };
-    let root = patient.proc.join(pid.to_string()).join("root");
-    let settings = &patient.settings;
-    let written = [&settings.registry_dir, &settings.kubelet.registry_dir];
+    let root = inputs.proc.join(pid.to_string()).join("root");
+    let written = [&settings.registry_dir, &settings.kubelet.registry_dir].map(PathBuf::as_path);
     let sockets = settings.drivers.values();
     let read = sockets.filter_map(|driver| driver.csi_socket.parent());
-    // Nobody is to wait here for what a driver's own check says.
-    let read = read.filter(|path| !patient.reach.may_hang(path));
-    let mut findings = Vec::new();
-    for path in written.into_iter().map(PathBuf::as_path).chain(read) {
-        if is_hidden(&root, path) {
-            let saw = format!(
-                "{} is not the same directory for the daemon (pid {pid}) as for everybody else",
-                path.display()
-            );
-            findings.push(Finding::fault("sandbox", saw, MEND));
-        }
-    }
-    for path in written {
-        if is_locked(&root, path) {
-            let saw = format!("{} is read-only for the daemon (pid {pid})", path.display());
-            findings.push(Finding::fault("sandbox", saw, MEND));
-        }
-    }
-    findings
+    // A file system that hangs would block the doctor here; the check of its driver reports it.
+    let read = read.filter(|path| !inputs.reach.may_hang(path));
+    let fault = |path: &Path, state: &str| {
+        let found = format!("{} {state} for the daemon (pid {pid})", path.display());
+        Finding::fault("sandbox", found, FIX)
+    };
+    let hidden = written
+        .into_iter()
+        .chain(read)
+        .filter(|path| is_hidden(&root, path));
+    let locked = written.into_iter().filter(|path| is_locked(&root, path));
+    hidden
+        .map(|path| fault(path, "is not the same directory"))
+        .chain(locked.map(|path| fault(path, "is read-only")))
+        .collect()
 }
 
-/// We see a directory, and a process with this root sees none or another one.
+/// The directory exists for us, and a process with this root sees none or another directory.
 fn is_hidden(root: &Path, path: &Path) -> bool {
-    // A root that cannot be entered says nothing: we are not root, or the daemon has ended.
+    // A root that we cannot enter says nothing: we are not root, or the daemon has ended.
     let (Ok(ours), Ok(_)) = (fs::metadata(path), fs::metadata(root)) else {
         return false;
     };
@@ -58,14 +54,15 @@ fn is_hidden(root: &Path, path: &Path) -> bool {
     }
 }
 
-/// We could write to a directory, and a process with this root cannot: a mount of its own is in the
-/// way.
+/// The directory is on a writable file system for us, and on a read-only mount for a process with
+/// this root.
 fn is_locked(root: &Path, path: &Path) -> bool {
     let read_only =
         |path: &Path| statvfs(path).map(|found| found.flags().contains(FsFlags::ST_RDONLY));
     read_only(path) == Ok(false) && read_only(&inside(root, path)) == Ok(true)
 }
 
-fn inside(root: &Path, path: &Path) -> PathBuf {
+/// The path as a process with this root sees it.
+pub(super) fn inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }

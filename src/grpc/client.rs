@@ -21,8 +21,8 @@ use crate::os::text::printable;
 /// The `:authority` that a client sends; a Unix socket has no better name.
 const ORIGIN: &str = "http://localhost";
 
-/// Large enough for each answer to our calls, and small enough that a hostile server cannot fill the
-/// memory.
+/// Large enough for each answer to our calls, and small enough that a hostile server cannot fill
+/// the memory.
 const WINDOW: u32 = 65_535;
 
 /// Why a connection could not be opened.
@@ -40,8 +40,8 @@ pub(crate) struct Channel {
     requests: SendRequest<Body>,
 }
 
-/// Resolves when the connection has ended, with the error if it did not end in order. The connection
-/// makes progress only while this is polled.
+/// Resolves when the connection has ended, with the error if it did not end in order. The
+/// connection makes progress only while this is polled.
 pub(crate) type Ended = Pin<Box<dyn Future<Output = Result<(), Broken>> + Send>>;
 
 /// Why a connection broke: the error of hyper, and the HTTP/2 error below it.

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The pause after a failure to accept. EMFILE and similar errors pass by themselves; without a pause
-/// the loop would spin.
+/// The pause after a failure to accept. EMFILE and similar errors pass by themselves; without a
+/// pause the loop would spin.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How many idle connections are closed at once when no descriptors are left.
@@ -46,9 +46,9 @@ struct Usage {
 }
 
 impl Connections {
-    /// When `limit` connections are open, the oldest connection without a request makes room as soon as
-    /// it is older than `grace`: a client that has a request has sent it by then. Connections with a
-    /// request stay.
+    /// When `limit` connections are open, the oldest connection without a request makes room as
+    /// soon as it is older than `grace`: a client that has a request has sent it by then.
+    /// Connections with a request stay.
     pub(crate) fn new(limit: usize, grace: Duration) -> Connections {
         Connections {
             limit,
@@ -59,8 +59,8 @@ impl Connections {
         }
     }
 
-    /// Waits for the next connection, and makes room for it. Nothing is lost when this is cancelled, if
-    /// that is true for `accept`.
+    /// Waits for the next connection, and makes room for it. Nothing is lost when this is
+    /// cancelled, if that is true for `accept`.
     pub(crate) async fn accept<S, F>(&mut self, accept: impl Fn() -> F) -> S
     where
         F: Future<Output = io::Result<S>>,
@@ -115,7 +115,8 @@ impl Connections {
         }
     }
 
-    /// Removes the connections that are no longer idle from the queue: a handle keeps its task's memory.
+    /// Removes the connections that are no longer idle from the queue: a handle keeps its task's
+    /// memory.
     fn drop_active(&mut self) {
         let is_idle = |idle: &Idle| !idle.task.is_finished() && !idle.activity.is_in_use();
         self.idle.retain(is_idle);

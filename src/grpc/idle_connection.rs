@@ -1,7 +1,8 @@
 //! A connection that asks nothing: its end shows that the server has gone.
 //!
-//! A connection through hyper uses some 45 kB as long as it is open. This one is an HTTP/2 client that
-//! opens no stream: it sends the preface, acknowledges SETTINGS and PING, and uses a few hundred bytes.
+//! A connection through hyper uses some 45 kB as long as it is open. This one is an HTTP/2 client
+//! that opens no stream: it sends the preface, acknowledges SETTINGS and PING, and uses a few
+//! hundred bytes.
 
 use std::future::Future;
 use std::io;
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 use super::frame::{ACK, GOAWAY, HEAD_LEN, Head, MAX_PAYLOAD, PING, PREFACE, SETTINGS};
 
 const PING_LEN: usize = 8;
-/// A server pings every few seconds at most. A server that sends more frames keeps us busy on purpose.
+/// A server pings every few seconds at most. A server that sends more frames keeps us busy on
+/// purpose.
 const MOST_FRAMES: u32 = 100;
 const WHILE: Duration = Duration::from_secs(1);
 

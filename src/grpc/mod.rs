@@ -1,7 +1,7 @@
 //! gRPC over a Unix socket, one connection at a time: hyper for HTTP/2, and tonic's generated code.
 //!
-//! tonic's own transport reconnects and buffers out of the caller's sight. Here a connection is a value
-//! with a visible end, because that end shows that a driver has gone.
+//! tonic's own transport reconnects and buffers out of the caller's sight. Here a connection is a
+//! value with a visible end, because that end shows that a driver has gone.
 
 pub(crate) mod authority;
 pub(crate) mod client;

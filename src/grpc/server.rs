@@ -19,7 +19,7 @@ use tonic::codegen::Service;
 
 pub(crate) use super::connections::Activity;
 use super::connections::Connections;
-pub(crate) use crate::os::peer::Peer;
+use crate::os::peer::Peer;
 
 /// While the limit of connections is reached, a connection without a request makes room after this
 /// time.
@@ -36,30 +36,22 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
 }
 
-/// Makes the service for a connection, and wraps its I/O.
-pub(crate) trait MakeService: Send + Sync + 'static {
-    type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    type Service: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static;
-
-    /// Called once for each connection of a trusted peer.
-    fn receive(&self, stream: UnixStream, peer: Peer, busy: Activity) -> (Self::Io, Self::Service);
-}
-
-/// Answers a call where it is read, and in a task of its own only if the answer has to wait. With a task
-/// for each call, the server would read the calls of a thousand clients before it answers the first.
+/// Answers a call where it is read, and in a task of its own only if the answer has to wait. With a
+/// task for each call, the server would read the calls of a thousand clients before it answers the
+/// first.
 #[derive(Clone, Copy)]
 struct AtOnce;
 
 /// Accepts connections until `retired` resolves, and then waits for the open connections to end.
-pub(crate) async fn serve<M: MakeService>(
+/// `connected` serves a connection of a trusted peer, with [`serve_connection`].
+pub(crate) async fn serve<F>(
     listener: UnixListener,
     limits: Limits,
-    services: M,
+    connected: impl Fn(UnixStream, Peer, Activity) -> F,
     mut retired: oneshot::Receiver<()>,
-) {
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut connections = Connections::new(limits.connections, GRACE);
     loop {
         let stream = tokio::select! {
@@ -69,9 +61,7 @@ pub(crate) async fn serve<M: MakeService>(
         match Peer::of(&stream) {
             Ok(peer) if peer.is_trusted() => {
                 let activity = Activity::default();
-                let (io, service) = services.receive(stream, peer, activity.clone());
-                let serve = serve_connection::<M>(io, service, activity.clone(), limits);
-                connections.add(serve, activity);
+                connections.add(connected(stream, peer, activity.clone()), activity);
             }
             Ok(peer) => tracing::warn!(
                 pid = peer.pid,
@@ -85,12 +75,15 @@ pub(crate) async fn serve<M: MakeService>(
     connections.finish().await;
 }
 
-async fn serve_connection<M: MakeService>(
-    io: M::Io,
-    service: M::Service,
-    activity: Activity,
-    limits: Limits,
-) {
+/// Serves HTTP/2 until the connection ends or sends no request within the limits.
+pub(crate) async fn serve_connection<I, S>(io: I, service: S, activity: Activity, limits: Limits)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+{
     let connection = http2::Builder::new(AtOnce)
         .timer(TokioTimer::new())
         .initial_stream_window_size(65_535)

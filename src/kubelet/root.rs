@@ -1,10 +1,10 @@
 //! The kubelet's root directory, for `root_dir = "auto"`.
 //!
-//! This believes only what no pod can fake: the process that reported a registration; the process that
-//! listens on the pod-resources socket in a directory that only root can write to; and, by its command
-//! line or its configuration file, a process of the node itself or the main process of a kubelet's unit.
-//! If these disagree, or if none runs, the last known root stays. Without a last known root, it is the
-//! well-known directory that a kubelet has used.
+//! This believes only what no pod can fake: the process that reported a registration; the process
+//! that listens on the pod-resources socket in a directory that only root can write to; and, by its
+//! command line or its configuration file, a process of the node itself or the main process of a
+//! kubelet's unit. If these disagree, or if none runs, the last known root stays. Without a last
+//! known root, it is the well-known directory that a kubelet has used.
 
 mod claim;
 mod host;
@@ -44,7 +44,8 @@ pub(crate) struct KubeletRoot {
 }
 
 /// The reason for a choice, the strongest first. A kubelet proper is stronger than a program that
-/// contains a kubelet, and a statement is stronger than an assumption. `Error` gives each its words.
+/// contains a kubelet, and a statement is stronger than an assumption. `Error` gives each its
+/// words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub(crate) enum RootSource {
     /// The last kubelet that reported a registration, while it runs.
@@ -95,8 +96,8 @@ impl RootSource {
         }
     }
 
-    /// Sources of different tiers do not disagree: a statement is not compared with an assumption, nor
-    /// the default of a kubelet with the default of a program that contains one.
+    /// Sources of different tiers do not disagree: a statement is not compared with an assumption,
+    /// nor the default of a kubelet with the default of a program that contains one.
     fn tier(&self) -> u32 {
         match self {
             RootSource::Kubelet { .. } => 1,
@@ -115,10 +116,10 @@ pub(crate) struct Running {
     pub(crate) is_believed: bool,
 }
 
-/// The root directory of this node's kubelet. `called` is the root of the kubelet that last reported a
-/// registration, and `known` is the root that was chosen last. While no kubelet runs, that root stays: a
-/// guess is no better reason to move every driver. `units` asks systemd for the main processes of
-/// kubelets' units.
+/// The root directory of this node's kubelet. `called` is the root of the kubelet that last
+/// reported a registration, and `known` is the root that was chosen last. While no kubelet runs,
+/// that root stays: a guess is no better reason to move every driver. `units` asks systemd for the
+/// main processes of kubelets' units.
 pub(crate) fn find(
     called: Option<KubeletRoot>,
     known: Option<KubeletRoot>,
@@ -182,8 +183,8 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
     a == b || directory::is_same(a, b) == Some(true)
 }
 
-/// The processes that call themselves kubelets: trusted processes first, and each group by the strength
-/// of its source.
+/// The processes that call themselves kubelets: trusted processes first, and each group by the
+/// strength of its source.
 pub(crate) fn running(proc: &Path, units: fn() -> Vec<u32>) -> Vec<Running> {
     running_on(&Host::new(proc, units))
 }
@@ -213,9 +214,9 @@ fn running_on(host: &Host) -> Vec<Running> {
     found
 }
 
-/// The roots with a process that listens on the kubelet's pod-resources socket. Only well-known roots
-/// count, because a pod could listen in a volume of its own and name that as its root. Only processes of
-/// the node itself count, because a pod could have a well-known root as a volume.
+/// The roots with a process that listens on the kubelet's pod-resources socket. Only well-known
+/// roots count, because a pod could listen in a volume of its own and name that as its root. Only
+/// processes of the node itself count, because a pod could have a well-known root as a volume.
 fn listening(system: &Path, known: Option<&KubeletRoot>, host: &Host) -> Vec<KubeletRoot> {
     let well_known = WELL_KNOWN.map(|path| (PathBuf::from(path), below(system, path)));
     let known = known.map(|root| (root.path.clone(), root.path.clone()));

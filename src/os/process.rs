@@ -46,7 +46,8 @@ impl Process {
         self.is_said_to_run(read_stat(self.pid))
     }
 
-    /// A process that we cannot check, for example without a free file descriptor, counts as running.
+    /// A process that we cannot check, for example without a free file descriptor, counts as
+    /// running.
     fn is_said_to_run(self, stat: io::Result<String>) -> bool {
         Process::read(self.pid, stat).map_or(true, |now| now == Some(self))
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::systemctl::{Systemctl, SystemctlError, in_time};
+use super::systemctl::{SYSTEMCTL, Systemctl, SystemctlError, in_time};
 
 /// The reason why systemd ends us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub(crate) enum Job {
 /// Asks systemd for the job of the unit that this process belongs to, whatever the unit's name is.
 /// None when systemd does not answer.
 pub(crate) async fn current() -> Option<Job> {
-    let job = ask(Systemctl::of_the_host(), "/proc/self/cgroup").await;
+    let job = ask(SYSTEMCTL, "/proc/self/cgroup").await;
     job.inspect_err(|error| tracing::warn!(%error, "cannot ask systemd for the job of this unit"))
         .ok()
 }
 
 async fn ask(systemctl: Systemctl<'_>, cgroups: &str) -> Result<Job, SystemctlError> {
-    let cgroups = fs::read_to_string(cgroups)?;
+    let cgroups = fs::read_to_string(cgroups).map_err(|_| SystemctlError::NoUnit)?;
     let unit = unit_of(&cgroups).ok_or(SystemctlError::NoUnit)?;
     in_time(async {
         let jobs = systemctl
@@ -73,8 +73,6 @@ fn meaning(kind: &str, state: &str) -> Job {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::systemctl::tests::script;
     use super::*;
 
@@ -110,10 +108,10 @@ mod tests {
         let cgroups = tempfile::NamedTempFile::new().unwrap();
         fs::write(cgroups.path(), CGROUPS).unwrap();
         let cgroups = cgroups.path().to_str().unwrap();
-        let missing = ask(Systemctl(Path::new("/nowhere/systemctl")), cgroups).await;
+        let missing = ask(Systemctl("/nowhere/systemctl"), cgroups).await;
         assert!(matches!(missing, Err(SystemctlError::Run(_))));
         fs::write(cgroups, "0::/\n").unwrap();
-        let no_unit = ask(Systemctl(Path::new("/nowhere/systemctl")), cgroups).await;
+        let no_unit = ask(Systemctl("/nowhere/systemctl"), cgroups).await;
         assert!(matches!(no_unit, Err(SystemctlError::NoUnit)));
     }
 
@@ -132,6 +130,12 @@ mod tests {
         assert_eq!(with(others, "running").await.unwrap(), Job::Other);
         let none = "No jobs running.";
         assert_eq!(with(none, "running").await.unwrap(), Job::Other);
+    }
+
+    #[tokio::test]
+    async fn a_systemctl_that_systemd_ends_together_with_us_is_run_again() {
+        let killed_once = "[ -e $0.killed ] || { touch $0.killed; kill -TERM $$; }; echo '7 registrar.service stop running'";
+        assert_eq!(asking(killed_once).await.unwrap(), Job::Stop);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use tokio::runtime::Builder;
 
-use super::systemctl::{Systemctl, SystemctlError, in_time};
+use super::systemctl::{SYSTEMCTL, Systemctl, SystemctlError, in_time};
 
 /// The units that have a kubelet, as distributions name them. Our unit is ordered before them.
 const UNITS: [&str; 8] = [
@@ -18,7 +18,7 @@ const UNITS: [&str; 8] = [
 
 /// The main processes of the kubelets' units that run; none when systemd does not answer.
 pub(crate) fn main_pids_of_kubelets() -> Vec<u32> {
-    ask_in_thread(Systemctl::of_the_host()).unwrap_or_else(|error| {
+    ask_in_thread(SYSTEMCTL).unwrap_or_else(|error| {
         tracing::debug!(%error, "cannot ask systemd for the kubelet's process");
         Vec::new()
     })
@@ -48,8 +48,6 @@ async fn ask(systemctl: Systemctl<'_>) -> Result<Vec<u32>, SystemctlError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::systemctl::tests::script;
     use super::*;
 
@@ -67,7 +65,7 @@ mod tests {
             "[ $3 = kubelet.service ] && [ $# = 10 ] || exit 1; printf 'MainPID=4711\\n\\nMainPID=0\\n\\nMainPID=4712\\n'",
         );
         assert_eq!(ask_in_thread(Systemctl(&path)).unwrap(), [4711, 4712]);
-        let missing = ask_in_thread(Systemctl(Path::new("/nowhere/systemctl")));
+        let missing = ask_in_thread(Systemctl("/nowhere/systemctl"));
         assert!(matches!(missing, Err(SystemctlError::Run(_))));
     }
 }

@@ -125,8 +125,8 @@ fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
     let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
-    socket.send_to_addr(lines.as_bytes(), &address(&name)?)?;
-    Ok(())
+    let sent = socket.send_to_addr(lines.as_bytes(), &address(&name)?);
+    sent.map(drop)
 }
 
 /// The address in `NOTIFY_SOCKET`: a path, or a name in the abstract namespace after an `@`.

@@ -4,15 +4,14 @@
 //! is down, as it is during a shutdown. The unit's sandbox allows it: it is a program of the host
 //! that connects to a Unix socket.
 
-use std::future::Future;
 use std::io;
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
 use thiserror::Error;
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// An answer takes about 10 ms. A systemd that does not answer must not delay a start, a reload or
 /// a stop for longer than this.
@@ -31,24 +30,31 @@ pub(super) enum SystemctlError {
     NoUnit,
 }
 
-/// The program. Tests have one of their own.
+/// The program. Tests have a program of their own.
 #[derive(Clone, Copy)]
-pub(super) struct Systemctl<'a>(pub(super) &'a Path);
+pub(super) struct Systemctl<'a>(pub(super) &'a str);
+
+/// Found in `PATH`, which systemd sets for its services.
+pub(super) const SYSTEMCTL: Systemctl<'static> = Systemctl("systemctl");
 
 impl Systemctl<'_> {
-    /// Found in `PATH`, which systemd sets for its services.
-    pub(super) fn of_the_host() -> Systemctl<'static> {
-        Systemctl(Path::new("systemctl"))
-    }
-
-    /// The lines that systemctl prints. A systemctl that is no longer waited for is killed.
+    /// The lines that systemctl prints. A systemctl that exceeds the timeout is killed.
+    ///
+    /// With KillMode=control-group, and on `systemctl kill`, systemd may send the SIGTERM that ends us
+    /// to our systemctl as well. It does so once, so that the next systemctl lives.
     pub(super) async fn ask(self, question: &[&str]) -> Result<String, SystemctlError> {
-        let output = Command::new(self.0)
+        let mut command = Command::new(self.0);
+        command
             .args(question)
+            // The unit's environment may ask for colours, which would end up in our words.
+            .env("SYSTEMD_COLORS", "0")
             .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await?;
+            .kill_on_drop(true);
+        let mut output = command.output().await?;
+        while output.status.signal().is_some() {
+            sleep(Duration::from_millis(5)).await;
+            output = command.output().await?;
+        }
         if !output.status.success() {
             return Err(SystemctlError::Failed {
                 question: question.join(" "),
@@ -70,7 +76,6 @@ pub(super) async fn in_time<T>(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::path::PathBuf;
     use std::process::Command;
 
     use tempfile::TempDir;
@@ -78,13 +83,13 @@ pub(super) mod tests {
     /// A systemctl that runs these lines of shell. Another process writes the file: a test that starts
     /// a process at the same time would inherit our descriptor, and the kernel runs no file that is
     /// open for writing (ETXTBSY).
-    pub(in crate::systemd) fn script(lines: &str) -> (TempDir, PathBuf) {
+    pub(in crate::systemd) fn script(lines: &str) -> (TempDir, String) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("systemctl");
         let write = r##"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod +x "$0""##;
         let mut shell = Command::new("sh");
         shell.args(["-c", write]).arg(&path).arg(lines);
         assert!(shell.status().unwrap().success());
-        (dir, path)
+        (dir, path.into_os_string().into_string().unwrap())
     }
 }

@@ -1,6 +1,5 @@
-//! Connections, and how much of them is borne.
+//! An HTTP connection, and the limits of all of them.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -10,66 +9,42 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::caller::Caller;
 use super::listener::{Listener, Stream};
 use super::page::Pages;
-use crate::os::task::Task;
+use crate::grpc::connections::{Activity, Connections};
 
-/// Connections open at one time. One more closes the oldest: whoever holds connections open without
-/// asking keeps nobody else out.
+/// Open connections at the same time. One more closes the oldest: clients that hold connections open
+/// without a request do not keep other clients out.
 const MOST: usize = 64;
-/// From the connection to the end of its answer.
+/// The longest time from the connection to the end of its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// From the connection to the end of the request's head.
+/// The longest time from the connection to the end of the request's head.
 const HEAD: Duration = Duration::from_secs(5);
-/// The longest head of a request; hyper takes no less than 8 KiB.
+/// The longest head of a request; hyper's minimum is 8 KiB.
 const LONGEST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
 
-/// Those that are open.
-pub(super) struct Connections {
-    pages: Pages,
-    open: VecDeque<Task>,
-}
-
-impl Connections {
-    pub(super) fn new(pages: Pages) -> Connections {
-        Connections {
-            pages,
-            open: VecDeque::new(),
-        }
-    }
-
-    pub(super) async fn accept_from(&mut self, listener: &Listener) -> Infallible {
-        loop {
-            match listener.accept().await {
-                Ok((stream, caller)) => {
-                    self.open.retain(|connection| !connection.is_finished());
-                    if self.open.len() >= MOST {
-                        self.open.pop_front();
-                    }
-                    let answered = answer(stream, caller, self.pages.clone());
-                    self.open.push_back(Task::spawn(answered));
-                }
-                Err(error) => {
-                    // EMFILE and its kin pass by themselves; without a pause this loop would spin.
-                    tracing::debug!(%error, "cannot accept an http connection");
-                    sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+/// Serves each connection that the listener accepts.
+pub(super) async fn serve(listener: &Listener, pages: &Pages) -> Infallible {
+    // The limit includes the new connection, for which the oldest makes room at once.
+    let mut connections = Connections::new(MOST + 1, Duration::ZERO);
+    loop {
+        let (stream, caller) = connections.accept(|| listener.accept()).await;
+        // Never in use for the limiter: a request does not protect its connection.
+        connections.add(answer(stream, caller, pages.clone()), Activity::default());
     }
 }
 
-/// Nobody would read the answer.
+/// The client would not read the answer.
 #[derive(Debug, Error)]
 #[error("the client has left")]
 struct Left;
 
-/// Answers one request. A connection is not kept for a second one: a scrape is rare, and what is
-/// closed need not be watched.
+/// Answers one request and closes the connection: a scrape is rare, and a closed connection needs no
+/// watch.
 pub(super) async fn answer(stream: Box<dyn Stream>, caller: Caller, pages: Pages) {
     let service = service_fn(move |request: Request<Incoming>| {
         let (caller, pages) = (caller.clone(), pages.clone());

@@ -26,6 +26,8 @@ use crate::disk::reg_socket::SocketPlace;
 /// and its exporters do not run as root. A directory with a narrower mode keeps other users out.
 const MODE: u32 = 0o666;
 
+const SANDBOX: &str = "; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\"";
+
 /// A listening socket. Removes the file of a Unix socket when it is dropped.
 pub(super) enum Listener {
     Tcp(TcpListener, SocketAddr),
@@ -43,17 +45,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// Why HTTP has no listener.
 #[derive(Debug, Error)]
 pub(super) enum ListenError {
-    #[error(
-        "cannot listen on {address}: {source}; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\""
-    )]
-    Sandbox {
-        address: SocketAddr,
-        source: io::Error,
-    },
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{hint}")]
     Address {
         address: SocketAddr,
         source: io::Error,
+        hint: &'static str,
     },
     #[error(transparent)]
     Place(#[from] Obstacle),
@@ -156,10 +152,11 @@ fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
 /// with EPERM. A port below 1024 fails with EACCES, which no drop-in of ours fixes.
 fn refused(address: SocketAddr, source: io::Error) -> ListenError {
     let sandboxed = [Errno::EAFNOSUPPORT, Errno::EPERM].map(|errno| Some(errno as i32));
-    if sandboxed.contains(&source.raw_os_error()) {
-        ListenError::Sandbox { address, source }
-    } else {
-        ListenError::Address { address, source }
+    let is_sandboxed = sandboxed.contains(&source.raw_os_error());
+    ListenError::Address {
+        address,
+        source,
+        hint: if is_sandboxed { SANDBOX } else { "" },
     }
 }
 

@@ -1,9 +1,7 @@
-//! Health, status and metrics over HTTP: where it listens, and who answers.
+//! Health, status and metrics over HTTP.
 
 mod caller;
 mod connection;
-#[cfg(test)]
-mod fuzz;
 mod landing;
 mod listener;
 mod page;
@@ -11,7 +9,6 @@ mod page;
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
-use self::connection::Connections;
 use self::listener::Listener;
 use self::page::Pages;
 use crate::api::command::Commands;
@@ -20,8 +17,8 @@ use crate::api::snapshot::Snapshots;
 use crate::config::Listen;
 use crate::os::task::Task;
 
-/// Serves wherever `wanted` says. That it cannot is told, and tried again with each of the
-/// supervisor's slow looks; drivers are registered without it.
+/// Serves at the address that `wanted` has. Reports a failure, and retries at each of the supervisor's slow
+/// looks. Drivers are registered without HTTP.
 pub(crate) fn serve(
     wanted: watch::Receiver<Option<Listen>>,
     looks: watch::Receiver<()>,
@@ -44,7 +41,7 @@ struct Server {
     looks: watch::Receiver<()>,
     pages: Pages,
     commands: Commands,
-    /// What was last told.
+    /// The last report.
     trouble: Option<String>,
 }
 
@@ -53,57 +50,53 @@ impl Server {
         loop {
             let listen = self.wanted.borrow_and_update().clone();
             let Some(listen) = listen else {
-                self.tell(None);
+                self.report(None);
                 if self.wanted.changed().await.is_err() {
                     return;
                 }
                 continue;
             };
-            let told = match Listener::open(&listen).await {
+            let ended = match Listener::open(&listen).await {
                 Ok(listener) => {
                     tracing::info!(listen = %listener, "http is served on {listener}");
-                    self.tell(None);
-                    let mut connections = Connections::new(self.pages.clone());
+                    self.report(None);
+                    let pages = self.pages.clone();
                     tokio::select! {
-                        never = connections.accept_from(&listener) => match never {},
-                        told = self.told_otherwise(&listen, &listener) => told,
+                        never = connection::serve(&listener, &pages) => match never {},
+                        moved = self.moved(&listen, &listener) => moved,
                     }
                 }
                 Err(error) => {
-                    self.tell(Some(error.to_string()));
-                    self.attend().await
+                    self.report(Some(error.to_string()));
+                    self.wait().await
                 }
             };
-            if told.is_err() {
+            if ended.is_err() {
                 return;
             }
         }
     }
 
-    /// Returns when it is to be served elsewhere, or when its place was taken away.
-    async fn told_otherwise(
-        &mut self,
-        listen: &Listen,
-        listener: &Listener,
-    ) -> Result<(), RecvError> {
+    /// Returns when another address is wanted, or when the socket was deleted.
+    async fn moved(&mut self, listen: &Listen, listener: &Listener) -> Result<(), RecvError> {
         loop {
-            self.attend().await?;
+            self.wait().await?;
             if self.wanted.borrow_and_update().as_ref() != Some(listen) || !listener.is_in_place() {
                 return Ok(());
             }
         }
     }
 
-    /// Until it may be wanted elsewhere, or everything is looked at.
-    async fn attend(&mut self) -> Result<(), RecvError> {
+    /// Waits for another address, or for the next slow look.
+    async fn wait(&mut self) -> Result<(), RecvError> {
         tokio::select! {
             changed = self.wanted.changed() => changed,
             looked = self.looks.changed() => looked,
         }
     }
 
-    /// A failure that repeats itself is told once.
-    fn tell(&mut self, trouble: Option<String>) {
+    /// Reports a failure once, while it stays the same.
+    fn report(&mut self, trouble: Option<String>) {
         if self.trouble == trouble {
             return;
         }
@@ -114,3 +107,6 @@ impl Server {
         self.commands.http_trouble(trouble);
     }
 }
+
+#[cfg(test)]
+mod fuzz;

@@ -179,7 +179,7 @@ fn text(path: &Path) -> String {
 
 /// A configuration file with the values that the command sets. The others have their defaults.
 fn toml(source: &str, entries: &[ExplainedKey], notes: &[String]) -> String {
-    let mut toml = format!("# Equivalent to node-driver-registrar as started by {source}\n");
+    let mut toml = format!("# Equivalent to the node-driver-registrar of {source}\n");
     for note in notes {
         toml += &format!("# {note}\n");
     }

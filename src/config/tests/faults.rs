@@ -164,7 +164,7 @@ fn a_path_that_is_not_plain_is_an_error() {
 #[test]
 fn a_socket_longer_than_the_kernel_takes_is_an_error() {
     let long = format!("/{}", "x".repeat(107));
-    let reason = "is 108 bytes long, the path of a socket has at most 107";
+    let reason = "has 108 bytes, and the path of a socket has at most 107";
     for key in ["csi_socket", "endpoint"] {
         fault(
             &format!("[drivers.'a.b']\n{key} = '{long}'"),
@@ -180,7 +180,7 @@ fn a_socket_longer_than_the_kernel_takes_is_an_error() {
         &format!("[drivers.{id}]"),
         &format!(
             "drivers.\"{id}\".csi_socket = \"/vdata/storage/plugins/{id}/csi.sock\": \
-             derived from plugins_dir and the id, {reason}"
+             follows from plugins_dir and the id, and {reason}"
         ),
     );
 }
@@ -191,8 +191,8 @@ fn a_pinned_name_that_does_not_fit_the_registries_is_an_error() {
     let driver = "[drivers.x]\nname = 'seven77'";
     let message = |path: String, long| {
         format!(
-            "drivers.\"x\".name = \"seven77\": {path} is {long} bytes long, \
-             the path of a socket has at most 107"
+            "drivers.\"x\".name = \"seven77\": the name \"seven77\" is too long: \
+             {path} has {long} bytes, and the path of a socket has at most 107"
         )
     };
     Bench::with(&format!("registry_dir = '{dir}'\n{driver}")).load();
@@ -216,15 +216,15 @@ fn a_registry_too_deep_for_any_name_is_an_error() {
     fault(
         &format!("registry_dir = '{dir}'"),
         &format!(
-            "registry_dir = \"{dir}\": leaves no room for {dir}/<name>-reg.sock, \
-             the path of a socket has at most 107 bytes"
+            "registry_dir = \"{dir}\": leaves no room for a driver's name: \
+             {dir}/x-reg.sock has 108 bytes, and the path of a socket has at most 107"
         ),
     );
     fault(
         &format!("kubelet.root_dir = '{dir}'"),
         &format!(
-            "kubelet.root_dir = \"{dir}\": leaves no room for \
-             {dir}/plugins_registry/<name>-reg.sock, the path of a socket has at most 107 bytes"
+            "kubelet.root_dir = \"{dir}\": leaves no room for a driver's name: \
+             {dir}/plugins_registry/x-reg.sock has 125 bytes, and the path of a socket has at most 107"
         ),
     );
 }
@@ -238,7 +238,7 @@ fn two_drivers_with_one_socket_are_an_error() {
     assert_eq!(
         bench.fault(),
         "DIR/config.d/2.toml: drivers.\"other\".csi_socket = \
-         \"/vdata/storage/plugins/a.b/csi.sock\": drivers.\"a.b\" has the same in DIR/config.toml"
+         \"/vdata/storage/plugins/a.b/csi.sock\": drivers.\"a.b\" has the same csi_socket in DIR/config.toml"
     );
 }
 
@@ -246,7 +246,7 @@ fn two_drivers_with_one_socket_are_an_error() {
 fn two_drivers_with_one_name_are_an_error() {
     fault(
         "[drivers.a]\nname = 'n'\n[drivers.b]\nname = 'n'",
-        "drivers.\"b\".name = \"n\": drivers.\"a\" has the same in DIR/config.toml",
+        "drivers.\"b\".name = \"n\": drivers.\"a\" has the same name in DIR/config.toml",
     );
 }
 
@@ -269,7 +269,8 @@ fn an_id_must_do_as_the_name_of_a_directory() {
         "[drivers.'']",
         "drivers.\"\" = {}: a driver's id must not be empty",
     );
-    let separator = "a driver's id must not contain `/` or a NUL character, it names a directory";
+    let separator =
+        "a driver's id must not contain `/` or a NUL character, because it names a directory";
     fault(
         "[drivers.'a/b']",
         &format!("drivers.\"a/b\" = {{}}: {separator}"),
@@ -278,7 +279,7 @@ fn an_id_must_do_as_the_name_of_a_directory() {
         "[drivers.\"a\\u0000\"]",
         &format!("drivers.\"a\\u0000\" = {{}}: {separator}"),
     );
-    let dots = "a driver's id must not be `.` or `..`, it names a directory";
+    let dots = "a driver's id must not be `.` or `..`, because it names a directory";
     fault("[drivers.'..']", &format!("drivers.\"..\" = {{}}: {dots}"));
     fault("[drivers.'.']", &format!("drivers.\".\" = {{}}: {dots}"));
 }
@@ -300,7 +301,7 @@ fn lists_must_have_something_to_say() {
     );
     fault(
         "discovery.exclude = ['a/*']",
-        "discovery.exclude = [\"a/*\"]: must hold ids, and no id has the `/` or NUL of \"a/*\"",
+        "discovery.exclude = [\"a/*\"]: \"a/*\" contains `/` or NUL, which no driver id has",
     );
 }
 

@@ -4,7 +4,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::config::{Key, Listen, LogLevel, OnStop, Origin, Provenance, RootDir, Settings};
+use crate::config::{
+    Key, Listen, LogLevel, LogTarget, OnStop, Origin, Provenance, RootDir, Settings,
+};
 
 fn level(bench: &Bench) -> LogLevel {
     bench.load().settings.log.level
@@ -110,7 +112,7 @@ fn a_named_file_replaces_the_default_one_and_its_drop_ins() {
         .file("mine/config.d/1.toml", "log.target = 'json'");
     bench.sources.config = Some(bench.path("mine/my.toml"));
     let log = bench.load().settings.log;
-    assert_eq!((log.level.word(), log.target.word()), ("warn", "json"));
+    assert_eq!((log.level, log.target), (LogLevel::Warn, LogTarget::Json));
 }
 
 #[test]
@@ -279,7 +281,7 @@ fn the_root_that_was_found_says_so() {
     let entries = loaded.provenance();
     let found = entries
         .iter()
-        .find(|e| e.key == Key::dotted("kubelet.root_dir"))
+        .find(|e| e.key == Key::of(&["kubelet", "root_dir"]))
         .unwrap();
     assert_eq!(found.value.as_deref(), Some("\"/var/lib/k0s/kubelet\""));
     let file = Origin::File(bench.path("config.toml"));

@@ -84,7 +84,7 @@ fn a_root_too_deep_for_a_pinned_name_is_refused_when_it_is_found() {
     );
     assert!(
         error.contains(&format!(
-            "{root}/plugins_registry/{name}-reg.sock is 131 bytes"
+            "{root}/plugins_registry/{name}-reg.sock has 131 bytes"
         )),
         "{error}"
     );

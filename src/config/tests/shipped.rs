@@ -1,15 +1,9 @@
 //! The shipped file tells the truth about the code.
 
-use std::collections::BTreeSet;
-
-use figment::error::Kind;
-use figment::value::{Dict, Value};
-
 use super::*;
-use crate::config::Settings;
-use crate::config::key::KEYS;
-use crate::config::provenance::of_driver;
-use crate::config::tree::Tree;
+use crate::config::schema::{driver_keys, general_keys};
+use crate::config::settings::OWN_KEYS;
+use crate::config::{Key, Settings};
 
 const SHIPPED: &str = include_str!("../../../config/config.toml");
 const EXAMPLE: &str = "local.csi.paas.cucloud";
@@ -33,22 +27,6 @@ fn with_discovery() -> Settings {
     settings
 }
 
-/// The keys that serde knows in a table: an unknown one makes it list them.
-fn known(path: &[&str]) -> &'static [&'static str] {
-    let probe = path.iter().rev().fold(
-        Value::from(Dict::from([("?".to_owned(), 1.into())])),
-        |v, k| Value::from(Dict::from([((*k).to_owned(), v)])),
-    );
-    match probe.deserialize::<Tree>().unwrap_err().kind {
-        Kind::UnknownField(_, fields) => fields,
-        other => panic!("{other}"),
-    }
-}
-
-fn known_driver_keys() -> BTreeSet<&'static str> {
-    known(&["drivers", EXAMPLE]).iter().copied().collect()
-}
-
 #[test]
 fn the_file_as_shipped_is_the_defaults_with_discovery_on() {
     assert_eq!(Bench::with(SHIPPED).load().settings, with_discovery());
@@ -67,53 +45,50 @@ fn every_commented_value_is_the_built_in_default() {
 #[test]
 fn every_key_is_in_the_file() {
     let loaded = Bench::with(&uncommented()).load();
-    for key in KEYS {
-        assert!(
-            loaded.origins.contains(&crate::config::Key::dotted(key)),
-            "{key}"
-        );
-    }
-    for key in known_driver_keys() {
-        assert!(
-            loaded
-                .origins
-                .contains(&crate::config::Key::driver(EXAMPLE, key)),
-            "{key}"
-        );
+    for key in general_keys().iter().chain(&driver_keys(EXAMPLE)) {
+        let is_shown = loaded.origins.contains_key(key);
+        assert!(is_shown, "config/config.toml does not show {key}");
     }
 }
 
 #[test]
-fn the_list_of_keys_is_what_the_structs_know() {
-    let mut all = BTreeSet::new();
-    for key in known(&[]) {
-        match *key {
-            "plugins_dir" | "registry_dir" => {
-                all.insert((*key).to_owned());
-            }
-            "drivers" => {}
-            table => all.extend(known(&[table]).iter().map(|key| format!("{table}.{key}"))),
-        }
+fn the_keys_are_the_fields_in_their_order() {
+    let keys = |keys: Vec<Key>| keys.iter().map(Key::to_string).collect::<Vec<_>>();
+    let general = keys(general_keys());
+    assert_eq!(
+        general[..4],
+        [
+            "plugins_dir",
+            "registry_dir",
+            "kubelet.root_dir",
+            "kubelet.registry_dir"
+        ]
+    );
+    assert_eq!(general.last().unwrap(), "log.target");
+    let defaults = general.iter().filter(|key| key.starts_with("defaults."));
+    let of_driver = keys(driver_keys("a.b"));
+    let shared = of_driver.iter().filter_map(|key| {
+        let key = key.strip_prefix("drivers.\"a.b\".").unwrap();
+        (!OWN_KEYS.contains(&key)).then(|| format!("defaults.{key}"))
+    });
+    assert!(defaults.cloned().eq(shared), "{general:?} {of_driver:?}");
+    for key in OWN_KEYS {
+        assert!(of_driver.contains(&format!("drivers.\"a.b\".{key}")));
+        let fault = Bench::with(&format!("[defaults]\n{key} = 1")).fault();
+        assert_eq!(
+            fault,
+            format!("DIR/config.toml: defaults.{key} = 1: unknown key")
+        );
     }
-    assert_eq!(all, KEYS.iter().map(|key| (*key).to_owned()).collect());
 }
 
 #[test]
 fn every_key_is_explained() {
     let loaded = Bench::with(&uncommented()).load();
-    let explained: Vec<String> = loaded
-        .provenance()
-        .iter()
-        .map(|entry| entry.key.to_string())
-        .collect();
-    assert_eq!(explained[..KEYS.len()], *KEYS);
-    let of_driver = of_driver(&loaded.settings.driver(EXAMPLE));
-    let of_driver: BTreeSet<_> = of_driver.into_iter().map(|(key, _)| key).collect();
-    assert_eq!(of_driver, known_driver_keys());
-}
-
-#[test]
-fn a_driver_may_have_every_key_of_the_defaults() {
-    let defaults = known(&["defaults"]).iter().copied().collect();
-    assert!(known_driver_keys().is_superset(&defaults));
+    let explained = loaded.provenance();
+    let keys = general_keys().into_iter().chain(driver_keys(EXAMPLE));
+    assert!(keys.eq(explained.iter().map(|entry| entry.key.clone())));
+    for entry in explained {
+        assert!(entry.value.is_some(), "{}", entry.key);
+    }
 }

@@ -24,7 +24,7 @@ fn bench(first: Option<&str>, second: Option<&str>) -> Bench {
 #[track_caller]
 fn warns(bench: &Bench, why: &str) {
     let expected = format!(
-        "cannot read {} ({why}): its variables are not taken into account",
+        "{}: its variables are ignored: {why}",
         bench.path("default").display()
     );
     assert_eq!(bench.load().warnings(), [expected]);
@@ -122,7 +122,7 @@ fn do_not_count_when_a_foreign_variable_is_not_utf8() {
     assert_eq!(loaded.settings.log.target, LogTarget::Stderr);
     warns(
         &bench,
-        "line 3, column 7: not UTF-8, and systemd passes over the file",
+        "line 3, column 7: not UTF-8, so systemd ignores the file",
     );
 }
 

@@ -1,25 +1,23 @@
-//! Watches on directories that may hang: another thread sets them.
+//! Watches on directories that may hang, which other threads set.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::inotify::WatchDescriptor;
-use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::inotify::Handle;
 use super::{Armed, Watcher};
 use crate::disk::directory::inode;
-use crate::disk::reach::Reach;
-use crate::os::task::Task;
+use crate::disk::reach::{Hung, Reach};
 
-/// What other threads do for the watcher.
+/// The watches that other threads are setting.
+#[derive(Default)]
 pub(super) struct Apart {
-    /// Directories whose watch is being set, and who sees to it.
-    pending: BTreeMap<PathBuf, Task>,
-    teller: mpsc::UnboundedSender<Set>,
-    told: mpsc::UnboundedReceiver<Set>,
+    pending: BTreeSet<PathBuf>,
+    tasks: JoinSet<Result<Set, Hung>>,
 }
 
 /// Another thread has set the watch on a directory that may hang.
@@ -30,56 +28,40 @@ pub(super) struct Set {
 }
 
 impl Apart {
-    pub(super) fn new() -> Apart {
-        let (teller, told) = mpsc::unbounded_channel();
-        Apart {
-            pending: BTreeMap::new(),
-            teller,
-            told,
-        }
-    }
-
     /// The next watch that was set. Cancel safe.
     pub(super) async fn next(&mut self) -> Set {
-        match self.told.recv().await {
-            Some(set) => set,
-            None => pending().await,
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Ok(Ok(set)) = ended {
+                return set;
+            }
         }
+        pending().await
     }
 
-    /// Whoever waits for what was mounted before may wait for ever, and what it says then would be
-    /// about a directory that is no longer there.
+    /// Drops all tasks after a mount or an unmount: a task may wait for the earlier mount for ever, and its
+    /// result would be about a directory that is hidden now.
     pub(super) fn forget(&mut self) {
-        self.pending.clear();
-        while self.told.try_recv().is_ok() {}
+        *self = Apart::default();
     }
 
     fn set(&mut self, directory: &Path, handle: Handle, reach: &Reach) {
-        if self.pending.contains_key(directory) {
+        if !self.pending.insert(directory.to_owned()) {
             return;
         }
-        let (teller, reach) = (self.teller.clone(), reach.clone());
-        let place = directory.to_owned();
-        let setting = Task::spawn(async move {
-            let path = place.clone();
-            let set = move || Set {
-                watch: handle.watch(&path),
-                inode: inode(&path),
-                directory: path,
-            };
-            // Nobody waits for it, so that it may take its time.
-            if let Ok(set) = reach.look(&place, Duration::MAX, set).await
-                && teller.send(set).is_err()
-            {
-                tracing::debug!("nobody watches any more");
-            }
-        });
-        self.pending.insert(directory.to_owned(), setting);
+        let (path, directory, reach) = (directory.to_owned(), directory.to_owned(), reach.clone());
+        let set = move || Set {
+            watch: handle.watch(&directory),
+            inode: inode(&directory),
+            directory,
+        };
+        // No caller waits, so there is no deadline.
+        self.tasks
+            .spawn(async move { reach.look(&path, Duration::MAX, set).await });
     }
 }
 
 impl<S: Clone + Ord> Watcher<S> {
-    /// Lets another thread set the watch. What it says comes with [`Watcher::changed`].
+    /// Lets another thread set the watch. [`Watcher::changed`] takes the result.
     pub(super) fn arm_apart(&mut self, directory: &Path) {
         let Some(inotify) = &self.inotify else {
             return self.note_armed(directory, Armed::Refused);
@@ -89,7 +71,7 @@ impl<S: Clone + Ord> Watcher<S> {
         self.apart.set(directory, inotify.handle(), &self.reach);
     }
 
-    /// Who has to look again: what happened before the watch was set went unseen.
+    /// The subjects that have to look again, because no event reports changes before the watch was set.
     pub(super) fn note_set(&mut self, set: Set) -> BTreeSet<S> {
         self.apart.pending.remove(&set.directory);
         let Some(inotify) = &mut self.inotify else {

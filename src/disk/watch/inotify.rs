@@ -1,7 +1,10 @@
-//! inotify itself: which directories are watched, and what happened in them.
+//! inotify itself: the watches on directories, and the events in them.
 //!
-//! The kernel is asked only for what changes what is at a path. With opens and writes, which the
-//! notify crate asks for too, every reader of a directory on the way would wake us.
+//! The mask asks the kernel only for events that change which file is at a path. With opens and writes in
+//! it, every reader of a directory on the way would wake us: 313 times a minute on a quiet node with notify
+//! 8.2, which cannot set the mask. notify 9.0.0-rc.7 can. It was measured in place of this file and passed
+//! all tests, but needs more code around it (it does not watch a replaced directory again, and reports one
+//! of two paths to a directory), a second thread, eight crates, and twice the CPU time in a storm of events.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -17,8 +20,8 @@ use tokio::io::unix::AsyncFd;
 use super::throttle::Throttle;
 use crate::os::async_fd::async_fd;
 
-/// How often the queue is read before anything is looked at, which is about half of the longest that
-/// the kernel keeps. A storm may fill it as fast as it is read.
+/// How often the queue is read before a subject looks: about half of the longest queue that the kernel
+/// keeps. A storm may fill it as fast as we read it.
 const READINGS: usize = 64;
 
 const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
@@ -30,7 +33,7 @@ const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
     .union(AddWatchFlags::IN_ATTRIB)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// One instance, and its watches.
+/// An inotify instance, and its watches.
 pub(super) struct Inotify {
     instance: AsyncFd<Instance>,
     watches: HashMap<PathBuf, WatchDescriptor>,
@@ -39,16 +42,16 @@ pub(super) struct Inotify {
     throttle: Throttle,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FsEvent {
-    /// Something else is at this path now, or nothing.
+    /// Another file is at this path now, or none.
     At(PathBuf),
     /// Events were lost.
     Lost,
 }
 
-/// tokio wants AsRawFd, which nix does not give.
+/// tokio needs AsRawFd, which nix does not implement.
 struct Instance(Arc<inotify::Inotify>);
 
 impl AsRawFd for Instance {
@@ -57,7 +60,7 @@ impl AsRawFd for Instance {
     }
 }
 
-/// Sets watches, and knows of none.
+/// Sets watches, from any thread.
 pub(super) struct Handle(Arc<inotify::Inotify>);
 
 impl Handle {
@@ -78,19 +81,18 @@ impl Inotify {
         })
     }
 
-    /// Watches what is at `directory` now. One that was watched there before is let go only then,
-    /// so that nothing is missed between the two.
+    /// Watches the directory that is at this path now. The watch on an earlier directory ends only then, so
+    /// that no event is missed in between.
     pub(super) fn watch(&mut self, directory: &Path) -> nix::Result<()> {
         let added = self.handle().watch(directory);
         self.note(directory, added)
     }
 
-    /// What sets a watch from any thread.
     pub(super) fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.instance.get_ref().0))
     }
 
-    /// The kernel has this watch for what is at `directory`.
+    /// Records the watch that the kernel has set on `directory`.
     pub(super) fn note(
         &mut self,
         directory: &Path,
@@ -118,7 +120,7 @@ impl Inotify {
         if paths.is_empty() {
             self.paths.remove(&watch);
             match self.instance.get_ref().0.rm_watch(watch) {
-                // It has ended with its directory, and we have not read that yet.
+                // The watch has ended with its directory, and we have not read that event yet.
                 Ok(()) | Err(Errno::EINVAL) => {}
                 Err(error) => {
                     tracing::debug!(%error, directory = %directory.display(), "cannot end a watch");
@@ -127,51 +129,39 @@ impl Inotify {
         }
     }
 
-    /// Waits until something has happened at a path that matters. What happened there more than once
-    /// is told once. Cancel safe.
-    pub(super) async fn happenings(
+    /// Waits for events at paths that matter. Several events at a path count once. Cancel safe.
+    pub(super) async fn events(
         &mut self,
         matters: impl Fn(&Path) -> bool,
     ) -> io::Result<BTreeSet<FsEvent>> {
-        let mut happenings = BTreeSet::new();
-        while happenings.is_empty() {
+        let mut events = BTreeSet::new();
+        while events.is_empty() {
             self.throttle.rest().await;
             drop(self.instance.readable().await?);
             self.throttle.begin();
             for _ in 0..READINGS {
-                let Some(events) = self.read()? else {
-                    break;
-                };
-                self.translate(events, &matters, &mut happenings);
+                let read = self.instance.try_io(Interest::READABLE, |instance| {
+                    Ok(instance.0.read_events()?)
+                });
+                match read {
+                    Ok(read) => self.translate(read, &matters, &mut events),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(happenings)
-    }
-
-    /// None when there is nothing more to read.
-    fn read(&self) -> io::Result<Option<Vec<InotifyEvent>>> {
-        let read = self.instance.try_io(Interest::READABLE, |instance| {
-            match instance.0.read_events() {
-                Err(Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
-                read => Ok(read?),
-            }
-        });
-        match read {
-            Ok(events) => Ok(Some(events)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(events)
     }
 
     fn translate(
         &mut self,
-        events: Vec<InotifyEvent>,
+        read: Vec<InotifyEvent>,
         matters: impl Fn(&Path) -> bool,
-        happenings: &mut BTreeSet<FsEvent>,
+        events: &mut BTreeSet<FsEvent>,
     ) {
-        for event in events {
+        for event in read {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                happenings.insert(FsEvent::Lost);
+                events.insert(FsEvent::Lost);
                 continue;
             }
             let Some(directories) = self.paths.get(&event.wd) else {
@@ -182,8 +172,8 @@ impl Inotify {
                 None => directory.clone(),
             });
             let at = at.filter(|path| matters(path));
-            happenings.extend(at.map(FsEvent::At));
-            // The kernel has let go of it: the directory is gone, or what it is on was unmounted.
+            events.extend(at.map(FsEvent::At));
+            // The kernel has ended the watch: the directory is deleted, or its file system unmounted.
             if event.mask.contains(AddWatchFlags::IN_IGNORED)
                 && let Some(directories) = self.paths.remove(&event.wd)
             {

@@ -1,9 +1,9 @@
 //! Watches paths that may not exist yet, with one inotify instance for the whole process.
 //!
-//! A subject follows a path. Each directory on the way to it is watched, so that the path may
-//! appear, go, be replaced or move at any level. An event only means "look again": subjects are
-//! told that something on their path changed, never what. A subject may also follow a directory
-//! with whatever is in it. A mount over one of the directories counts as its replacement.
+//! A subject follows a path. The watcher watches each directory on the way to the path, so that the path
+//! may appear, disappear, be replaced or move at any level. An event only means "look again": subjects
+//! learn that a file on their path changed, and not how. A subject may also follow a directory with all
+//! files in it. A mount over one of the directories counts as its replacement.
 
 mod apart;
 mod inotify;
@@ -24,76 +24,75 @@ use self::mounts::Mounts;
 use crate::disk::directory::{self, LET_US_READ, inode};
 use crate::disk::reach::Reach;
 
-/// Events that are lost sooner than this after others belong to the same storm.
+/// Events that are lost within this time after others belong to the same storm.
 const SAME_STORM: Duration = Duration::from_secs(60);
 
 /// Watches the paths that subjects of type `S` follow.
 pub(crate) struct Watcher<S> {
-    /// None where it cannot be had.
+    /// None where the kernel refuses an instance.
     inotify: Option<Inotify>,
     /// None where the table of mounts cannot be read.
     mounts: Option<Mounts>,
-    /// Who wants to know about each path and each directory on the way to one.
+    /// The followers of each path, and of each directory on the way to a path.
     subjects: HashMap<PathBuf, BTreeSet<S>>,
-    /// Who wants to know about whatever is in a directory.
+    /// The followers of all files in a directory.
     families: HashMap<PathBuf, BTreeSet<S>>,
-    /// Directories on the way, with what was there when the watch was set.
+    /// The directories on the way to a path.
     directories: BTreeMap<PathBuf, Armed>,
     /// When events were last lost.
     lost: Option<Instant>,
-    /// Directories that we may not read, and that were told of.
+    /// The directories that we may not read and have logged.
     told: BTreeSet<PathBuf>,
     reach: Reach,
     apart: Apart,
 }
 
+/// The state of the watch on a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
-    /// inotify watches the directory that has this device and inode.
+    /// inotify watches the directory with this device and inode.
     Yes((u64, u64)),
-    /// The directory is not there; its parent's watch tells when it comes.
+    /// The directory does not exist; its parent's watch reports when it is made.
     Missing,
-    /// We may not read the directory. Its parent's watch tells when its owner or its mode changes;
-    /// what happens in it is seen by the slow look.
+    /// We may not read the directory. Its parent's watch reports when its owner or its mode changes; only
+    /// the slow look sees changes in it.
     Forbidden,
-    /// inotify would not: only polling sees changes here.
+    /// inotify refused a watch: only polling sees changes here.
     Refused,
-    /// It may hang, and nobody has seen it yet.
+    /// The directory may hang, and another thread has not set the watch yet.
     Unseen,
 }
 
-/// What changed.
+/// A change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WatchEvent<S> {
+    /// On the paths of these subjects.
     Subjects(BTreeSet<S>),
     /// Events were lost: look at everything.
     Everything,
 }
 
 impl<S: Clone + Ord> Watcher<S> {
-    /// A watcher that works even where inotify cannot be had: then it only polls.
+    /// A watcher that works even where the kernel refuses inotify: then it only polls.
     pub(crate) fn new(reach: Reach) -> Watcher<S> {
-        let inotify = Inotify::new().inspect_err(
-            |error| tracing::warn!(%error, "inotify cannot be had, so changes are unwatched_paths for"),
-        );
+        let inotify = Inotify::new()
+            .inspect_err(|error| tracing::warn!(%error, "cannot use inotify; polling for changes"));
+        let mounts = Mounts::new()
+            .inspect_err(|error| tracing::warn!(%error, "cannot watch mounts; polling for them"));
         Watcher {
             inotify: inotify.ok(),
-            mounts: Mounts::new()
-                .inspect_err(
-                    |error| tracing::warn!(%error, "mounts cannot be watched, so they are unwatched_paths for"),
-                )
-                .ok(),
+            mounts: mounts.ok(),
             subjects: HashMap::new(),
             families: HashMap::new(),
             directories: BTreeMap::new(),
             lost: None,
             told: BTreeSet::new(),
             reach,
-            apart: Apart::new(),
+            apart: Apart::default(),
         }
     }
 
-    /// Tells `subject` of changes on the way to `path` from now on.
+    /// Reports changes on the way to `path` to `subject` from now on.
     pub(crate) fn follow(&mut self, path: &Path, subject: &S) {
         self.want(path, subject);
         self.arm_way(path.ancestors().skip(1));
@@ -117,8 +116,8 @@ impl<S: Clone + Ord> Watcher<S> {
         }
     }
 
-    /// Tells `subject` of changes on the way to `directory`, and of each name in it that comes,
-    /// goes or changes.
+    /// Reports to `subject` changes on the way to `directory`, and each file in it that appears,
+    /// disappears or changes.
     pub(crate) fn follow_children(&mut self, directory: &Path, subject: &S) {
         self.want(directory, subject);
         self.families
@@ -148,8 +147,8 @@ impl<S: Clone + Ord> Watcher<S> {
         }
     }
 
-    /// Watches directories from the top down: one that is made meanwhile is told by its parent's
-    /// watch.
+    /// Watches directories from the top down: the parent's watch reports a directory that is made
+    /// meanwhile.
     fn arm_way<'a>(&mut self, upwards: impl Iterator<Item = &'a Path>) {
         let mut way: Vec<&Path> = upwards.collect();
         way.reverse();
@@ -169,8 +168,8 @@ impl<S: Clone + Ord> Watcher<S> {
                 subjects.contains_key(path)
                     || parent.is_some_and(|parent| families.contains_key(parent))
             };
-            let happenings = tokio::select! {
-                happenings = next_happenings(&mut self.inotify, matters) => happenings,
+            let events = tokio::select! {
+                events = next_events(&mut self.inotify, matters) => events,
                 set = self.apart.next() => {
                     let told = self.note_set(set);
                     if !told.is_empty() {
@@ -187,14 +186,14 @@ impl<S: Clone + Ord> Watcher<S> {
                     continue;
                 }
             };
-            if happenings.contains(&FsEvent::Lost) {
-                self.say_that_events_were_lost();
+            if events.contains(&FsEvent::Lost) {
+                self.log_lost_events();
                 self.arm_all();
                 return WatchEvent::Everything;
             }
             let mut told = BTreeSet::new();
-            for happening in happenings {
-                if let FsEvent::At(path) = happening {
+            for event in events {
+                if let FsEvent::At(path) = event {
                     self.note(&path, &mut told);
                 }
             }
@@ -204,8 +203,8 @@ impl<S: Clone + Ord> Watcher<S> {
         }
     }
 
-    /// Sets right the watches on directories that were replaced without an event, such as by a
-    /// mount, and says whether there were any.
+    /// Watches again the directories that were replaced without an event, such as by a mount. Says
+    /// whether there were any.
     pub(crate) fn resync(&mut self) -> bool {
         if self.inotify.is_none() {
             self.inotify = Inotify::new().ok();
@@ -221,27 +220,25 @@ impl<S: Clone + Ord> Watcher<S> {
                 self.arm_apart(&directory);
             } else if before.is_stale(&directory) {
                 self.arm(&directory);
-                replaced |= match before {
-                    Armed::Refused => false,
-                    Armed::Forbidden => self.directories.get(&directory) != Some(&before),
-                    Armed::Yes(_) | Armed::Missing | Armed::Unseen => true,
-                };
+                // Polling looks at a directory without a watch anyway.
+                let is_changed = self.directories.get(&directory) != Some(&before);
+                replaced |= is_changed && before != Armed::Refused;
             }
         }
         replaced
     }
 
-    /// Once for each storm, in which they are lost again and again.
-    fn say_that_events_were_lost(&mut self) {
+    /// Warns once for each storm, in which events are lost again and again.
+    fn log_lost_events(&mut self) {
         let before = self.lost.replace(Instant::now());
         if before.is_some_and(|before| before.elapsed() < SAME_STORM) {
-            tracing::debug!("events were lost again, so everything is looked at");
+            tracing::debug!("events were lost again; looking at everything");
         } else {
-            tracing::warn!("events were lost, so everything is looked at");
+            tracing::warn!("events were lost; looking at everything");
         }
     }
 
-    /// Which watches have ended is among what was lost.
+    /// The ends of watches may be among the lost events.
     fn arm_all(&mut self) {
         let all: Vec<PathBuf> = self.directories.keys().cloned().collect();
         for directory in all {
@@ -249,7 +246,7 @@ impl<S: Clone + Ord> Watcher<S> {
         }
     }
 
-    /// Directories that exist and that inotify does not watch, so that only polling helps.
+    /// Directories that exist and that only polling watches, because inotify refused.
     pub(crate) fn unwatched_paths(&self) -> impl Iterator<Item = &Path> {
         self.armed(Armed::Refused)
     }
@@ -280,8 +277,8 @@ impl<S: Clone + Ord> Watcher<S> {
         if let Some(family) = path.parent().and_then(|parent| self.families.get(parent)) {
             told.extend(family.iter().cloned());
         }
-        // A directory on the way came, went or was replaced: what was watched below it is not
-        // what is there now.
+        // A directory on the way appeared, disappeared or was replaced: the watches below it are on the
+        // old directories.
         let below: Vec<PathBuf> = self
             .directories
             .range(path.to_owned()..)
@@ -306,7 +303,7 @@ impl<S: Clone + Ord> Watcher<S> {
         if armed == Armed::Refused && self.directories.get(directory) != Some(&Armed::Refused) {
             tracing::warn!(
                 directory = %directory.display(),
-                "inotify has no watch left (fs.inotify.max_user_watches), so this directory is unwatched_paths"
+                "inotify has no watch left (fs.inotify.max_user_watches); polling this directory"
             );
         }
         if armed != Armed::Forbidden {
@@ -318,7 +315,7 @@ impl<S: Clone + Ord> Watcher<S> {
         self.directories.insert(directory.to_owned(), armed);
     }
 
-    /// What an operator has to know of a directory that we may not read.
+    /// The message to the operator about a directory that we may not read.
     pub(crate) fn unreadable(&self, directory: &Path) -> String {
         let owner = if self.reach.may_hang(directory) {
             "owner unknown".to_owned()
@@ -338,15 +335,15 @@ impl<S: Clone + Ord> Watcher<S> {
     }
 }
 
-async fn next_happenings(
+async fn next_events(
     inotify: &mut Option<Inotify>,
     matters: impl Fn(&Path) -> bool,
 ) -> BTreeSet<FsEvent> {
     let Some(inotify) = inotify else {
         return pending().await;
     };
-    inotify.happenings(matters).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "inotify cannot be read");
+    inotify.events(matters).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot read inotify");
         BTreeSet::from([FsEvent::Lost])
     })
 }
@@ -356,7 +353,7 @@ async fn next_mount(mounts: &mut Option<Mounts>) {
         return pending().await;
     };
     if let Err(error) = table.changed().await {
-        tracing::warn!(%error, "mounts cannot be watched any more, so they are unwatched_paths for");
+        tracing::warn!(%error, "cannot watch mounts any more; polling for them");
         *mounts = None;
     }
 }
@@ -371,7 +368,7 @@ impl Armed {
         }
     }
 
-    /// The watch does not fit what is at `directory` now; what was refused is tried again each time.
+    /// The watch is not on the directory that is at this path now. A refused watch is tried again each time.
     fn is_stale(self, directory: &Path) -> bool {
         match self {
             Armed::Yes(watched) => inode(directory) != Some(watched),

@@ -1,4 +1,4 @@
-//! The table of mounts: what a mount hides or shows is told by no event of inotify.
+//! The table of mounts: inotify does not report that a mount hides or shows a directory.
 
 use std::fs::File;
 use std::io;
@@ -10,15 +10,15 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::os::async_fd::async_fd;
 
-/// Of the thread that opens it.
+/// The table of the thread that opens it.
 const TABLE: &str = "/proc/thread-self/mountinfo";
-/// Each pod mounts and unmounts many things, one after the other.
+/// Each pod mounts and unmounts many file systems in a row.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells when something was mounted or unmounted, once a second at most.
+/// Reports mounts and unmounts, at most once a second.
 pub(super) struct Mounts {
     table: AsyncFd<File>,
-    /// Nothing is told before this.
+    /// No change is reported before this.
     next: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Mounts {
         let mut changed = self.table.ready(Interest::PRIORITY).await?;
         sleep_until(self.next).await;
         self.next = Instant::now() + PAUSE;
-        // Before the caller looks: what comes while it does is told the next time.
+        // Before the caller looks: a change during its look is reported the next time.
         changed.clear_ready();
         Ok(())
     }

@@ -1,26 +1,26 @@
-//! How much of the daemon's time events may take while they come without end.
+//! The share of the daemon's time that a storm of events may take.
 //!
-//! The daemon is one thread. Reading inotify and looking at what has changed never waits for anything
-//! while there are events, so that a process that changes files in a watched directory without a pause
-//! would keep callers, timers and signals from their turn.
+//! The daemon is one thread. While events come, reading inotify and looking at the changes never wait: a
+//! process that changes files in a watched directory without a pause would starve callers, timers and
+//! signals.
 
 use std::time::Duration;
 
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-/// What one reading and the look after it count for at least: a storm is read a thousand times a
-/// second then, many events at a time, and not once for each event.
+/// A reading and the look after it count for at least this long: then a storm is read a thousand times a
+/// second, many events at a time, and not once for each event.
 const LEAST: Duration = Duration::from_micros(500);
-/// Time that may be used in advance. What happens on a node in the ordinary way, such as a hundred
-/// drivers that start at once, is followed without a pause.
+/// Time that events may use in advance. Ordinary events on a node, such as a hundred drivers that start at
+/// once, are followed without a pause.
 const ALLOWANCE: Duration = Duration::from_millis(100);
 
 /// Gives events half of the time, once they have used up an allowance.
 pub(super) struct Throttle {
     /// When the present look began.
     begun: Option<Instant>,
-    /// When as much time will have been left to others as was used.
+    /// When the rest of the daemon will have had as much time as the events.
     even: Instant,
 }
 
@@ -32,13 +32,12 @@ impl Throttle {
         }
     }
 
-    /// Events are being read, and will be looked after until the next [`Throttle::rest`].
+    /// The time from here to the next [`Throttle::rest`] is spent on events.
     pub(super) fn begin(&mut self) {
         self.begun.get_or_insert_with(Instant::now);
     }
 
-    /// Lets others have their turn, and waits while events have had more than their share. Cancel
-    /// safe.
+    /// Lets other tasks run, and waits while events have used more than their share. Cancel safe.
     pub(super) async fn rest(&mut self) {
         if let Some(begun) = self.begun.take() {
             let used = begun.elapsed().max(LEAST);

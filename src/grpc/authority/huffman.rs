@@ -6,8 +6,8 @@ use loona_hpack::decoder::{DecoderError, StringDecodingError};
 use loona_hpack::huffman::HuffmanDecoder;
 
 thread_local! {
-    // loona-hpack builds this table again for every string that it decodes, in over 30 µs. A hostile
-    // block of 16 KiB would keep the thread busy for a third of a second.
+    // loona-hpack builds this table again for every string that it decodes, in over 30 µs. A
+    // hostile block of 16 KiB would keep the thread busy for a third of a second.
     static TABLE: RefCell<HuffmanDecoder> = RefCell::new(HuffmanDecoder::new());
 }
 

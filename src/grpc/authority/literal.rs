@@ -1,7 +1,7 @@
 //! A literal of HPACK: a length and plain octets (RFC 7541, sections 5 and 6.2).
 
-/// Appends a header field that no dynamic table stores, so that the server decodes each block without
-/// an earlier block.
+/// Appends a header field that no dynamic table stores, so that the server decodes each block
+/// without an earlier block.
 pub(super) fn put_field(output: &mut Vec<u8>, never_indexed: bool, name: &[u8], value: &[u8]) {
     output.push(if never_indexed { 0x10 } else { 0x00 });
     put_string(output, name);

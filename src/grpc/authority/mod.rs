@@ -1,4 +1,5 @@
-//! An HTTP/2 adapter in front of the server: it replaces the client's `:authority` with `localhost`.
+//! An HTTP/2 adapter in front of the server: it replaces the client's `:authority` with
+//! `localhost`.
 //!
 //! grpc-go, and so the kubelet, dials a Unix socket with the socket's path as `:authority`, raw
 //! (`/var/lib/kubelet/…`) or percent-encoded (`%2Fvar%2Flib%2F…`). RFC 3986 allows neither, so h2
@@ -10,8 +11,8 @@
 //! A `host` header stays unchanged: h2 and hyper treat it like any other field.
 //!
 //! The server behind the adapter must keep the initial SETTINGS_MAX_FRAME_SIZE (16,384) and
-//! SETTINGS_HEADER_TABLE_SIZE (4,096) of HTTP/2, as hyper does. With larger values a client may send
-//! more than this adapter follows.
+//! SETTINGS_HEADER_TABLE_SIZE (4,096) of HTTP/2, as hyper does. With larger values a client may
+//! send more than this adapter follows.
 
 mod block;
 mod huffman;
@@ -21,7 +22,8 @@ mod recoder;
 mod representation;
 mod rewriter;
 mod stream;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use stream::AuthorityStream;
+
+#[cfg(test)]
+mod tests;

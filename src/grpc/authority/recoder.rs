@@ -7,13 +7,13 @@ use super::literal::put_field;
 use super::malformed::Malformed;
 use super::representation::{Kind, Representation};
 
-/// The most bytes of a decoded list, as HTTP/2 counts them: 32 more for each field. hyper has the same
-/// limit.
+/// The most bytes of a decoded list, as HTTP/2 counts them: 32 more for each field. hyper has the
+/// same limit.
 ///
-/// A literal needs at most 7 bytes in addition to its name and value (1, and 3 for each length), and
-/// `:authority: localhost` is shorter than the count of the smallest `:authority`. So a list within this
-/// limit fits into a single frame when it is encoded again, with its priority fields: the output never
-/// needs a CONTINUATION.
+/// A literal needs at most 7 bytes in addition to its name and value (1, and 3 for each length),
+/// and `:authority: localhost` is shorter than the count of the smallest `:authority`. So a list
+/// within this limit fits into a single frame when it is encoded again, with its priority fields:
+/// the output never needs a CONTINUATION.
 pub(super) const MAX_LIST: usize = 16_384;
 const FIELD_OVERHEAD: usize = 32;
 
@@ -34,8 +34,8 @@ impl Recoder {
 
     /// Decodes a whole block and encodes its fields again, in their order, as plain literals.
     ///
-    /// The decoder gets the block field by field. With the whole block it could not be stopped before
-    /// the end of an HPACK bomb, and it does not report which fields must never be indexed.
+    /// The decoder gets the block field by field. With the whole block it could not be stopped
+    /// before the end of an HPACK bomb, and it does not report which fields must never be indexed.
     pub(super) fn recode(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut output = Vec::with_capacity(block.len());
         let mut plain = Vec::new();
@@ -47,8 +47,8 @@ impl Recoder {
                 if list > 0 {
                     return Err(Malformed::LateSizeUpdate);
                 }
-                // The update stays in `plain`, in front of the next field: for the decoder, an update
-                // without a field is an error.
+                // The update stays in `plain`, in front of the next field: for the decoder, an
+                // update without a field is an error.
                 continue;
             }
             let never_indexed = representation.kind == Kind::NeverIndexed;

@@ -2,11 +2,11 @@
 //!
 //! It does no I/O. Its output depends on the bytes alone, never on how they were split.
 //!
-//! Whatever the client sends, a rewriter uses less than 256 KiB: a payload and a block (16 KiB each, up
-//! to twice that with the spare capacity of a vector), the dynamic table (4 KiB as HPACK counts, some
-//! 24 KiB in memory) and, while it recodes, three copies of a field (26 KiB each if the field was
-//! Huffman-coded) and the new block. The most that a fuzzer and hand-made blocks reached was 101 KiB.
-//! Between requests only the table remains.
+//! Whatever the client sends, a rewriter uses less than 256 KiB: a payload and a block (16 KiB
+//! each, up to twice that with the spare capacity of a vector), the dynamic table (4 KiB as HPACK
+//! counts, some 24 KiB in memory) and, while it recodes, three copies of a field (26 KiB each if
+//! the field was Huffman-coded) and the new block. The most that a fuzzer and hand-made blocks
+//! reached was 101 KiB. Between requests only the table remains.
 
 use super::block::Block;
 use super::malformed::Malformed;
@@ -15,8 +15,8 @@ use crate::grpc::frame::{
     CONTINUATION, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, MAX_PAYLOAD, PREFACE, PRIORITY,
 };
 
-/// The rewriter takes no more input while this much output waits. A dozen bytes of HPACK can represent
-/// 16 KiB of header fields, so a limit on the input does not limit the output.
+/// The rewriter takes no more input while this much output waits. A dozen bytes of HPACK can
+/// represent 16 KiB of header fields, so a limit on the input does not limit the output.
 pub(super) const ENOUGH_OUTPUT: usize = 16_384;
 
 pub(super) struct Rewriter {
@@ -56,11 +56,11 @@ impl Rewriter {
         }
     }
 
-    /// Reads `input`, appends the bytes for the server to `output`, and returns how many bytes it read:
-    /// all of them, unless `output` reached [`ENOUGH_OUTPUT`].
+    /// Reads `input`, appends the bytes for the server to `output`, and returns how many bytes it
+    /// read: all of them, unless `output` reached [`ENOUGH_OUTPUT`].
     ///
-    /// On an error `output` contains everything that came before the fault, and every later call returns
-    /// the same error.
+    /// On an error `output` contains everything that came before the fault, and every later call
+    /// returns the same error.
     pub(super) fn feed(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<usize, Malformed> {
         if let Reading::Failed(malformed) = self.state {
             return Err(malformed);

@@ -69,7 +69,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
             }
             match this.rewriter.feed(&this.unread, &mut this.output) {
                 Ok(taken) => drop(this.unread.drain(..taken)),
-                // The server first reads what came before the fault; the rewriter repeats the error.
+                // The server first reads what came before the fault; the rewriter repeats the
+                // error.
                 Err(_) if !this.output.is_empty() => {}
                 Err(malformed) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, malformed)));

@@ -1,7 +1,7 @@
 //! The user agent of a kubelet's gRPC library, which tells how new the kubelet is.
 //!
-//! A kubelet before 1.25 ignores links that are in its directory when it starts. Each kubelet is built
-//! with a version of grpc-go, which every call names.
+//! A kubelet before 1.25 ignores links that are in its directory when it starts. Each kubelet is
+//! built with a version of grpc-go, which every call names.
 
 /// The grpc-go of kubelet 1.27. Kubelet 1.24, the last that ignores links, has 1.40. The gap is a
 /// margin for distributions that build with another version.

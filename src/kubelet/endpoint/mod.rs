@@ -7,7 +7,7 @@ pub(crate) mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 
 use self::session::{Endpoint, Session};
@@ -15,7 +15,7 @@ use crate::disk::identity::Identity;
 use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::authority::AuthorityStream;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
-use crate::grpc::server::{self, Activity, Limits, MakeService, Peer};
+use crate::grpc::server::{self, Activity, Limits};
 use crate::os::task::Task;
 
 /// A kubelet keeps its connection for up to two minutes between its two calls.
@@ -40,9 +40,13 @@ impl Service {
         endpoint: Arc<Endpoint>,
     ) -> Service {
         let (retire, retired) = oneshot::channel();
-        let sessions = RegistrationSessions { endpoint };
+        let connected = move |stream, peer, activity: Activity| {
+            let session = Session::new(endpoint.clone(), peer, activity.clone());
+            let service = RegistrationServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
+            server::serve_connection(AuthorityStream::new(stream), service, activity, LIMITS)
+        };
         Service {
-            task: Task::spawn(server::serve(listener, LIMITS, sessions, retired)),
+            task: Task::spawn(server::serve(listener, LIMITS, connected, retired)),
             retire,
             socket,
         }
@@ -57,20 +61,5 @@ impl Service {
     pub(crate) fn retire(self) -> Task {
         drop(self.retire);
         self.task
-    }
-}
-
-struct RegistrationSessions {
-    endpoint: Arc<Endpoint>,
-}
-
-impl MakeService for RegistrationSessions {
-    type Io = AuthorityStream<UnixStream>;
-    type Service = RegistrationServer<Session>;
-
-    fn receive(&self, stream: UnixStream, peer: Peer, busy: Activity) -> (Self::Io, Self::Service) {
-        let session = Session::new(self.endpoint.clone(), peer, busy);
-        let service = RegistrationServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
-        (AuthorityStream::new(stream), service)
     }
 }

@@ -13,8 +13,8 @@ use crate::grpc::proto::registration::{
 };
 use crate::os::text::printable;
 
-/// The kubelet waits five seconds for its answer, and from 1.36 on removes the driver if the answer is
-/// late. So the answer goes out after this time even if the state file is not written yet.
+/// The kubelet waits five seconds for its answer, and from 1.36 on removes the driver if the answer
+/// is late. So the answer goes out after this time even if the state file is not written yet.
 const WRITTEN: Duration = Duration::from_secs(1);
 
 #[async_trait]

@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 
 use crate::disk::identity::Identity;
 use crate::grpc::proto::registration::PluginInfo;
-use crate::grpc::server::{Activity, Peer};
+use crate::grpc::server::Activity;
+use crate::os::peer::Peer;
 
 /// After GetInfo a kubelet may take two minutes for NodeGetInfo, and then writes to the API server.
 const LONGEST_CALL: Duration = Duration::from_secs(150);
@@ -70,8 +71,8 @@ struct State {
     last_session: u64,
     /// A KubeletAsking is on its way; another would add nothing.
     asked: bool,
-    /// The last session that ended after GetInfo and without NotifyRegistrationStatus. A kubelet may
-    /// send that on another connection.
+    /// The last session that ended after GetInfo and without NotifyRegistrationStatus. A kubelet
+    /// may send that on another connection.
     unfinished: Option<Unfinished>,
 }
 
@@ -86,7 +87,7 @@ enum Progress {
     Connected(Instant),
     Asked(Instant, KubeletAsking),
     /// The kubelet has sent NotifyRegistrationStatus, and leaves when it has its answer.
-    Told,
+    Notified,
 }
 
 /// A connection to the endpoint, from its start to its end.
@@ -117,15 +118,15 @@ impl Endpoint {
 
     /// A registration is in progress: GetInfo was answered on a connection that is still open, and
     /// NotifyRegistrationStatus has not come yet. Of the processes that closed the connection after
-    /// GetInfo, only a process that `speaks_apart` still sends it: any other process may have called
-    /// GetInfo, or lost its connection.
+    /// GetInfo, only a process that `speaks_apart` still sends it: any other process may have
+    /// called GetInfo, or lost its connection.
     pub(crate) fn is_calling(&self, speaks_apart: impl Fn(u32) -> bool) -> bool {
         let state = self.lock();
         let mut sessions = state.sessions.values();
         let is_calling = |progress: &Progress| match progress {
             Progress::Connected(at) => at.elapsed() < ABOUT_TO_ASK,
             Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
-            Progress::Told => false,
+            Progress::Notified => false,
         };
         let is_unfinished = |left: &Unfinished| {
             left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(&speaks_apart)
@@ -204,7 +205,7 @@ impl Session {
         self.activity.touch();
         let pid = self.peer.pid;
         let mut state = self.endpoint.lock();
-        let progress = state.sessions.insert(self.id, Progress::Told);
+        let progress = state.sessions.insert(self.id, Progress::Notified);
         // A GetInfo on another connection counts as if it had come on this connection.
         let unfinished = state.unfinished.take_if(|left| left.pid == pid);
         drop(state);

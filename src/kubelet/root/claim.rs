@@ -176,8 +176,8 @@ fn absolute(text: &str) -> Option<PathBuf> {
     fit.then(|| path.components().collect())
 }
 
-/// The kubelet's file is YAML or JSON. Kubernetes has no key for the root directory in it so far; some
-/// builds have `rootDir`. A single key at the top level needs no parser.
+/// The kubelet's file is YAML or JSON. Kubernetes has no key for the root directory in it so far;
+/// some builds have `rootDir`. A single key at the top level needs no parser.
 fn in_config_file(process: &Path, file: &Path) -> Option<PathBuf> {
     // The path as the process sees it: a kubelet in a container has a file system of its own.
     let inside = process.join("root").join(file.strip_prefix("/").ok()?);

@@ -1,8 +1,8 @@
 //! The node itself: which processes run on it, and not in a container.
 //!
-//! Root in a container is uid 0 as well, and may call itself whatever it likes. It cannot choose its
-//! mounts: a container has a mount namespace and a root of its own, even if it shares our processes
-//! (hostPID).
+//! Root in a container is uid 0 as well, and may call itself whatever it likes. It cannot choose
+//! its mounts: a container has a mount namespace and a root of its own, even if it shares our
+//! processes (hostPID).
 
 use std::cell::OnceCell;
 use std::fs;
@@ -46,8 +46,8 @@ impl Host<'_> {
     }
 }
 
-/// The mounts at / for a process. A mount belongs to a single namespace, so the same mounts mean the
-/// same namespace and the same root; a process with another root has none of them. Unlike
+/// The mounts at / for a process. A mount belongs to a single namespace, so the same mounts mean
+/// the same namespace and the same root; a process with another root has none of them. Unlike
 /// /proc/PID/root and /proc/PID/ns, this can be read without capabilities, as under our unit.
 fn root_mounts(process: &Path) -> Vec<u64> {
     // A process that has ended has no mounts.

@@ -94,7 +94,7 @@ fn the_root_of_a_kubelet_that_runs_is_taken_and_kept_over_a_reload_without_it() 
     scene.phase(NAME, "registered");
     assert_eq!(kubelet.counts_since(mark), bed::kubelet::Counts::default());
     scene.registrar.kill9();
-    let words = "the last that called had it";
+    let words = "the kubelet that last called uses it";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     scene.registrar.start();
@@ -223,7 +223,7 @@ fn the_process_behind_the_pod_resources_socket_is_believed() {
     scene.phase(NAME, "registered");
     drop(impostor);
     scene.registrar.kill9();
-    let words = "the last that called had it, and still runs";
+    let words = "the kubelet that last called uses it and still runs";
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains(words), "{said}");
     kubelet.restart();
@@ -252,7 +252,7 @@ fn the_doctor_says_that_a_kubelet_in_a_container_has_to_be_named() {
     scene.registrar.start();
     scene.wait_up();
     let report = stdout(&scene.registrar.run_cli(["doctor", "--json"]));
-    let mend = format!(
+    let fix = format!(
         "if it is this node's kubelet, set kubelet.root_dir = \\\"{}\\\"",
         elsewhere.display()
     );
@@ -260,5 +260,5 @@ fn the_doctor_says_that_a_kubelet_in_a_container_has_to_be_named() {
         report.contains("believes no process in a container"),
         "{report}"
     );
-    assert!(report.contains(&mend), "{report}");
+    assert!(report.contains(&fix), "{report}");
 }

@@ -82,13 +82,13 @@ fn a_file_that_cannot_be_removed_is_reported_once_and_not_at_each_retry() {
     let told = |words: &str| scene.registrar.logs().matches(words).count();
     // The registrar retries each second.
     stays("told once", Duration::from_secs(4), || {
-        told("cannot remove what is ours") == 1
+        told("cannot remove a file of ours") == 1
     });
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
     eventually("the link goes", SOON, || !exists(&link));
     stays("removed once", Duration::from_secs(2), || {
-        told("removed what was left over") <= 1
+        told("removed a leftover file") <= 1
     });
     drop(scene.registrar);
     drop(scene.kubelet);

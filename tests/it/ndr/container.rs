@@ -87,14 +87,14 @@ fn a_kubelet_that_does_not_see_our_paths_is_what_the_doctor_names_first() {
     let reg_socket = scene.node.reg_socket(NAME);
     let first = first_finding(&scene);
     assert_eq!(first["check"], "kubelet's view of reg.sock", "{first:#?}");
-    assert_says(&first, "saw", &reg_socket);
-    assert_says(&first, "mend", Path::new("kubelet.sees_registry_as"));
+    assert_says(&first, "found", &reg_socket);
+    assert_says(&first, "fix", Path::new("kubelet.sees_registry_as"));
 
     let scene = with_kubelet_in_container(&sees_registry_as(), "");
     let first = first_finding(&scene);
     assert_eq!(first["check"], "kubelet's view of csi.sock", "{first:#?}");
-    assert_says(&first, "saw", scene.driver.path());
-    assert_says(&first, "mend", Path::new("the driver's endpoint"));
+    assert_says(&first, "found", scene.driver.path());
+    assert_says(&first, "fix", Path::new("the driver's endpoint"));
 }
 
 #[track_caller]

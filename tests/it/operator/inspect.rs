@@ -117,7 +117,7 @@ fn a_socket_that_does_not_exist_is_named_on_stderr() {
         .registrar
         .run_cli(["inspect", "unix:///nowhere/csi.sock"]);
     assert!(
-        stderr(&output).contains("there is no socket /nowhere/csi.sock"),
+        stderr(&output).contains("the socket /nowhere/csi.sock does not exist"),
         "{output:?}"
     );
 }

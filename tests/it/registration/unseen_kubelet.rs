@@ -186,7 +186,7 @@ fn without_inotify_a_link_is_created_only_to_an_existing_socket() {
     }
     scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
     let mut scene = scene.registered();
-    assert!(scene.registrar.logs().contains("inotify cannot be had"));
+    assert!(scene.registrar.logs().contains("cannot use inotify"));
     for _ in 0..4 {
         scene.driver.kill();
         scene.kubelet.restart();

@@ -43,7 +43,7 @@ fn of_line(line: &str) -> Result<String, ImportError> {
 fn a_unit_with_its_link_becomes_a_configuration() {
     assert_eq!(
         of_unit(UNIT),
-        r#"# Equivalent to node-driver-registrar as started by x.service
+        r#"# Equivalent to the node-driver-registrar of x.service
 # no effect: --logtostderr
 
 registry_dir = "/vdata/storage/plugins_registry"  # --plugin-registration-path

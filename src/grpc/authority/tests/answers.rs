@@ -1,4 +1,4 @@
-//! A hyper server answers through the adapter what it resets without.
+//! A hyper server answers requests through the adapter that it resets without the adapter.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

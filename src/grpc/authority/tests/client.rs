@@ -1,4 +1,4 @@
-//! A client that writes HTTP/2 by hand, with an HPACK encoder that makes use of its table.
+//! A client that writes HTTP/2 by hand, with an HPACK encoder that uses its table.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What an honest client sends arrives unchanged but for `:authority`, however it is cut.
+//! Input of an honest client arrives unchanged except for `:authority`, however it is split.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Whatever a client sends, the server sees whole frames, `localhost` for every `:authority`, and
-//! all else as it was sent.
+//! Fuzzes the adapter: the server sees complete frames, `localhost` for every `:authority`, and all
+//! other bytes as the client sent them.
 
 use super::client::{CONTINUATION, END_HEADERS, HEADERS, PADDED, PREFACE, PRIORITY};
 use super::server::take_string;
@@ -47,7 +47,7 @@ fn check(input: &[u8]) -> (usize, usize, String) {
     let sent = Frames::of(input);
     assert_eq!(seen.rest_of_preface, 0, "only a part of the preface");
     match fault {
-        // A last frame that is not whole has passed as far as it came, unless it is a header's.
+        // An incomplete last frame passes as far as it came, unless it belongs to a header block.
         None => assert_eq!(seen.others, sent.others, "a frame has changed"),
         Some(_) => assert!(sent.others.starts_with(&seen.others), "a frame has changed"),
     }
@@ -68,9 +68,9 @@ fn feed(input: &[u8], piece: impl Fn(usize) -> usize) -> (Vec<u8>, Option<Malfor
         while !next.is_empty() {
             let mut output = Vec::new();
             let fed = rewriter.feed(next, &mut output);
-            // What is put out at one time: what was enough, and one frame or piece beyond it.
+            // The output of a call: up to the limit, and a frame or piece beyond it.
             assert!(output.len() < ENOUGH_OUTPUT + MAX_PAYLOAD + next.len() + 100);
-            // A vector may have twice the room that it needs.
+            // A vector may have twice the capacity that it needs.
             assert!(rewriter.held() <= 2 * (MAX_PAYLOAD + MAX_BLOCK));
             all.extend(output);
             match fed {
@@ -85,7 +85,7 @@ fn feed(input: &[u8], piece: impl Fn(usize) -> usize) -> (Vec<u8>, Option<Malfor
     (all, None)
 }
 
-/// A connection taken apart by means of its own.
+/// A connection, parsed without the code under test.
 #[derive(Default)]
 struct Frames<'a> {
     /// Bytes where the preface should be that are not its beginning.
@@ -124,7 +124,7 @@ impl Frames<'_> {
     }
 }
 
-/// One frame a block, plain literals only, and no other authority.
+/// A single frame for each block, plain literals only, and no other authority.
 fn check_block(&(flags, payload): &(u8, &[u8])) {
     assert!(payload.len() <= MAX_PAYLOAD);
     assert_eq!(flags & PADDED, 0, "padding is gone");
@@ -140,7 +140,7 @@ fn check_block(&(flags, payload): &(u8, &[u8])) {
     }
 }
 
-/// The name of a fault, without what differs from one input to the next.
+/// The name of a fault, without the details of the input.
 fn kind(fault: &Malformed) -> String {
     let whole = format!("{fault:?}");
     let name = whole.split(['{', ' ']).next();

@@ -1,4 +1,4 @@
-//! The stream gives every byte once and in order, and keeps no memory while it waits.
+//! The stream delivers every byte once and in order, and holds no memory while it waits.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What no honest client sends ends the connection, and costs little before it does.
+//! Input that no honest client sends closes the connection, and costs little before that.
 
 use loona_hpack::decoder::DecoderError;
 use proptest::prelude::*;
@@ -11,13 +11,13 @@ use crate::grpc::authority::block::MAX_CONTINUATIONS;
 use crate::grpc::authority::malformed::Malformed;
 use crate::grpc::authority::rewriter::{ENOUGH_OUTPUT, Rewriter};
 
-/// The most that one call may put out: it stops at the mark, plus the frame that passes it.
+/// The most output of a call: up to the limit, plus the frame that passes it.
 const MAX_OUTPUT: usize = ENOUGH_OUTPUT + 9 + 16_384;
 
-/// Two payloads' worth, with the room that a growing vector keeps to spare.
+/// Two payloads, with the spare capacity of a growing vector.
 const MAX_HELD: usize = 4 * 16_384;
 
-/// Feeds the preface and `bytes`; says how it ended and how much came out behind the preface.
+/// Feeds the preface and `bytes`; returns the result and how much output followed the preface.
 fn feed(bytes: &[u8]) -> (Result<(), Malformed>, usize) {
     let mut rewriter = Rewriter::new();
     let ended = feed_all(&mut rewriter, PREFACE).and_then(|_| feed_all(&mut rewriter, bytes));
@@ -71,7 +71,7 @@ fn a_frame_above_the_announced_size_is_refused_by_its_head() {
 fn headers_on_stream_zero_are_refused() {
     let bytes = frame(HEADERS, END_HEADERS, 0, &[0x82]);
     refused(&bytes, Malformed::HeadersOnStreamZero);
-    // The reserved bit makes it no other stream.
+    // The reserved bit does not change the stream.
     let bytes = frame(HEADERS, END_HEADERS, 1 << 31, &[0x82]);
     refused(&bytes, Malformed::HeadersOnStreamZero);
 }
@@ -177,7 +177,7 @@ fn an_hpack_bomb_is_refused_while_it_is_decoded() {
     put_string(&mut fields, "x");
     put_string(&mut fields, &"v".repeat(4_000));
     fields.resize(16_384, 0xbe);
-    // Behind the bomb's fuse nothing is looked at, or this would be undecodable.
+    // The adapter reads nothing after the limit, or this would be undecodable.
     fields[16_383] = 0x80;
     refused(&block(&fields), Malformed::ListTooLarge);
 }
@@ -209,7 +209,7 @@ fn small_requests_for_large_lists_are_put_out_one_at_a_time() {
     assert!(put_out > 300 * 16_000, "{put_out}");
 }
 
-/// Frames that a fuzzer would get to: heads that hold together, with anything in them.
+/// Frames as from a fuzzer: valid heads with random contents.
 fn hostile_frame() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![3 => Just(HEADERS), 2 => Just(CONTINUATION), 1 => any::<u8>()];
     let flags = prop_oneof![Just(0), Just(END_HEADERS), any::<u8>()];
@@ -236,7 +236,7 @@ proptest! {
     fn hostile_frames_neither_panic_nor_pile_up(
         frames in prop::collection::vec(hostile_frame(), 0..24),
     ) {
-        // What one call may hold and put out is asserted on the way.
+        // `feed` asserts how much a call may hold and put out.
         let (_, put_out) = feed(&frames.concat());
         prop_assert!(put_out <= frames.len() * MAX_OUTPUT);
     }

@@ -1,4 +1,4 @@
-//! The server's end: takes apart what comes out, by means of its own.
+//! The server's end: a parser of the output, written without the code under test.
 
 use super::client::{self, Indexing, Sent};
 
@@ -25,7 +25,7 @@ pub(super) struct SeenField {
     pub(super) value: String,
 }
 
-/// What the server ought to see of what the client sent.
+/// The frames that the server should see.
 pub(super) fn expected(sent: &Sent) -> Seen {
     match sent.clone() {
         Sent::Other {

@@ -15,7 +15,11 @@ fn a_file_in_the_place_of_our_directory() {
     let registry = scene.node.registry_dir();
     fs::create_dir_all(registry.parent().unwrap()).unwrap();
     fs::write(registry, "").unwrap();
-    finds(&scene, "registry_dir", "plugins_registry is no directory");
+    finds(
+        &scene,
+        "registry_dir",
+        "plugins_registry is not a directory",
+    );
 }
 
 #[test]
@@ -23,7 +27,7 @@ fn a_file_in_the_place_of_the_kubelets_directory() {
     let scene = setup().set();
     fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
     fs::write(scene.node.kubelet_registry_dir(), "").unwrap();
-    finds(&scene, "kubelet directory", "is no directory");
+    finds(&scene, "kubelet directory", "is not a directory");
 }
 
 #[test]
@@ -39,8 +43,8 @@ fn a_directory_that_everybody_may_write_to_is_a_warning() {
     let first = &findings(&output)[0];
     assert_eq!(first["level"], "warning", "{first}");
     assert_eq!(first["check"], "owner", "{first}");
-    let saw = first["saw"].as_str().unwrap();
-    assert!(saw.contains("everybody may write to"), "{saw}");
+    let found = first["found"].as_str().unwrap();
+    assert!(found.contains("every user may write to"), "{found}");
 }
 
 #[test]
@@ -55,11 +59,6 @@ fn a_node_without_any_driver_is_a_warning_that_says_how_to_have_one() {
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let first = &findings(&output)[0];
         assert_eq!(first["check"], check, "{first}");
-        assert!(
-            first["saw"]
-                .as_str()
-                .unwrap()
-                .contains("there are no drivers")
-        );
+        assert!(first["found"].as_str().unwrap().contains("no drivers"));
     }
 }

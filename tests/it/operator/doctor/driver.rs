@@ -28,7 +28,7 @@ fn a_file_in_the_place_of_the_drivers_socket() {
     let socket = scene.node.csi_socket(NAME);
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     fs::write(&socket, "").unwrap();
-    finds(&scene, "csi.sock", "is no socket");
+    finds(&scene, "csi.sock", "is not a socket");
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn node_get_info_that_takes_long_is_a_warning_and_is_said_soon() {
         .find(|finding| finding["check"] == "NodeGetInfo")
         .unwrap();
     assert_eq!(about["level"], "warning");
-    let saw = about["saw"].as_str().unwrap();
-    assert!(saw.contains("has taken longer than 300ms"), "{saw}");
-    assert!(saw.contains("up to 2m"), "{saw}");
+    let found = about["found"].as_str().unwrap();
+    assert!(found.contains("has taken longer than 300ms"), "{found}");
+    assert!(found.contains("up to 2m"), "{found}");
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn a_plugin_directory_that_discovery_refuses() {
     let _driver = scene.node.driver(NAME);
     let directory = scene.node.csi_socket(NAME).parent().unwrap().to_owned();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-    finds(&scene, "plugin directory", "others than root may write");
+    finds(&scene, "plugin directory", "other than root can write");
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
-    finds(&scene, "plugin directory", "others than root may write");
+    finds(&scene, "plugin directory", "other than root can write");
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn a_plugins_dir_that_others_may_write_to() {
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     scene.phase(OTHER, "waiting-for-kubelet");
-    let words = format!("others than root may write to {}", plugins.display());
-    let mend = format!("chmod go-w {}", plugins.display());
+    let words = format!("users other than root can write to {}", plugins.display());
+    let fix = format!("chmod go-w {}", plugins.display());
     let findings = findings(&doctor(&scene));
     let about = |driver: Option<&str>| {
         let found = findings.iter().find(|finding| {
@@ -152,10 +152,10 @@ fn a_plugins_dir_that_others_may_write_to() {
         });
         let found = found.unwrap_or_else(|| panic!("{driver:?}: {findings:#?}"));
         assert!(
-            found["saw"].as_str().unwrap().contains(&words),
+            found["found"].as_str().unwrap().contains(&words),
             "{found:#?}"
         );
-        assert!(found["mend"].as_str().unwrap().starts_with(&mend));
+        assert!(found["fix"].as_str().unwrap().starts_with(&fix));
         found["level"].as_str().unwrap().to_owned()
     };
     assert_eq!(about(Some(NAME)), "fault");

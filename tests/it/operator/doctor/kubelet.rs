@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bed::scene::{NAME, SOON};
 use bed::{KubeletProcess, Release, Scene, Settings, Timing};
 
-use super::{doctor, finds, first_is, mended_by, proc};
+use super::{doctor, finds, first_is, fixed_by, proc};
 use crate::setup;
 
 /// Adds a kubelet to that proc file system, with this root directory and this root file system.
@@ -89,7 +89,7 @@ fn a_kubelet_in_a_container_that_does_not_see_our_sockets() {
     finds(
         &scene,
         "kubelet's view of reg.sock",
-        "has a root of its own",
+        "has its own root file system",
     );
     let inside = |path: PathBuf| container.join(path.strip_prefix("/").unwrap());
     let reg_socket = inside(scene.node.reg_socket(NAME));
@@ -123,11 +123,11 @@ fn a_kubelet_that_says_no() {
 
 #[test]
 fn a_refusal_has_the_matching_fix() {
-    for (words, mend) in [
+    for (words, fix) in [
         ("detected topology value collision: zone", "reannounce"),
         (
             "Another driver with the same name is already registered",
-            "remove the other registration socket",
+            "other socket or link",
         ),
     ] {
         let scene = setup().started();
@@ -137,7 +137,7 @@ fn a_refusal_has_the_matching_fix() {
         scene.phase(NAME, "rejected");
         let output = doctor(&scene);
         first_is(&output, "kubelet rejecting", words);
-        mended_by(&output, mend);
+        fixed_by(&output, fix);
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn findings(output: &Output) -> Vec<Value> {
     report["findings"].as_array().unwrap().clone()
 }
 
-/// The first finding is a fault, at this place of the way and with these words, and says a mend.
+/// The first finding is a fault of this check, with these words, and has a fix.
 #[track_caller]
 fn first_is(output: &Output, check: &str, words: &str) {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -45,17 +45,17 @@ fn first_is(output: &Output, check: &str, words: &str) {
     let first = &findings[0];
     assert_eq!(first["level"], "fault", "{findings:#?}");
     assert_eq!(first["check"], check, "{findings:#?}");
-    let saw = first["saw"].as_str().unwrap();
-    assert!(saw.contains(words), "{words:?} is not in {findings:#?}");
-    assert!(!first["mend"].as_str().unwrap().is_empty(), "{findings:#?}");
+    let found = first["found"].as_str().unwrap();
+    assert!(found.contains(words), "{words:?} is not in {findings:#?}");
+    assert!(!first["fix"].as_str().unwrap().is_empty(), "{findings:#?}");
 }
 
-/// The first finding's mend has these words.
+/// The first finding's fix has these words.
 #[track_caller]
-fn mended_by(output: &Output, words: &str) {
+fn fixed_by(output: &Output, words: &str) {
     let findings = findings(output);
-    let mend = findings[0]["mend"].as_str().unwrap();
-    assert!(mend.contains(words), "{words:?} is not in {findings:#?}");
+    let fix = findings[0]["fix"].as_str().unwrap();
+    assert!(fix.contains(words), "{words:?} is not in {findings:#?}");
 }
 
 #[track_caller]
@@ -136,7 +136,7 @@ fn a_link_of_another_owner() {
     let output = doctor(&scene);
     let owner = format!("pid {} serves", std::process::id());
     first_is(&output, "another owner", &owner);
-    mended_by(&output, "take-over");
+    fixed_by(&output, "take-over");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn words_in_a_path_do_not_change_the_fix() {
     scene.phase(NAME, "conflict");
     let output = doctor(&scene);
     first_is(&output, "another owner", "neither a socket nor a link");
-    mended_by(&output, "move what is there away");
+    fixed_by(&output, "move the file or directory away");
 }
 
 #[test]
@@ -173,14 +173,14 @@ fn people_read_the_same_and_grep_finds_each_sentence_on_one_line() {
     let proc = proc(&scene).display().to_string();
     let said = stdout(&scene.registrar.run_cli(["doctor", "--proc", &proc]));
     assert!(
-        said.starts_with(&format!("fault: {NAME}: csi.sock\n  saw   waiting for")),
+        said.starts_with(&format!("fault: {NAME}: csi.sock\n  found waiting for")),
         "{said}"
     );
     let socket = scene.node.csi_socket(NAME).display().to_string();
-    let mend = format!(
-        "\n  mend  start the driver, with its endpoint at unix://{socket}; or set csi_socket to where it listens\n"
+    let fix = format!(
+        "\n  fix   start the driver with the endpoint unix://{socket}, or correct csi_socket\n"
     );
-    assert!(said.contains(&mend), "{said}");
+    assert!(said.contains(&fix), "{said}");
 }
 
 /// The daemon's environment names another plugins_dir; its links have the same paths.
@@ -200,8 +200,8 @@ fn the_status_of_a_daemon_with_another_plugins_dir_counts() {
     let findings = findings(&output);
     assert_eq!(output.status.code(), Some(0), "{findings:#?}");
     assert_eq!(findings.len(), 1, "{findings:#?}");
-    let saw = findings[0]["saw"].as_str().unwrap();
-    assert!(saw.contains(socket.to_str().unwrap()), "{saw}");
+    let found = findings[0]["found"].as_str().unwrap();
+    assert!(found.contains(socket.to_str().unwrap()), "{found}");
 }
 
 #[test]

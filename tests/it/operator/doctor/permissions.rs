@@ -90,7 +90,7 @@ fn a_directory_that_may_not_be_written() {
     fs::create_dir_all(scene.node.registry_dir()).unwrap();
     fs::set_permissions(scene.node.registry_dir(), fs::Permissions::from_mode(0o555)).unwrap();
     if let Some(output) = doctor_as_nobody(&scene) {
-        first_is(&output, "registry_dir", "may not be written by uid");
+        first_is(&output, "registry_dir", "may not write to");
     }
 }
 

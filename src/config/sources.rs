@@ -1,0 +1,103 @@
+//! The sources of a configuration: files, environment and flags.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use figment::value::Dict;
+
+use super::error::Problem;
+use super::file::FileFault;
+use super::layer::{Layer, Overrides};
+use super::origin::Origin;
+use super::{environment, file};
+
+/// The main configuration file, unless a flag names another. It may be missing.
+pub const DEFAULT_CONFIG: &str = "/etc/node-storage-driver-registrar/config.toml";
+
+/// The `EnvironmentFile=` settings of the shipped unit, in its order.
+pub const UNIT_ENVIRONMENT: [&str; 2] = [
+    "/etc/default/node-storage-driver-registrar",
+    "/etc/sysconfig/node-storage-driver-registrar",
+];
+
+/// Everything that a configuration is read from; by default nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// `--config`: this file must exist.
+    pub config: Option<PathBuf>,
+    /// The file that is read without `--config`; `None` reads no file.
+    pub default_config: Option<PathBuf>,
+    /// Files with the variables that the unit passes to the daemon, for a process that is not the
+    /// daemon. They belong to the default configuration, and are not read with `--config`.
+    pub environment_files: Vec<PathBuf>,
+    /// The environment of the process; only names that start with `NSDR_` count.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The values that flags set.
+    pub overrides: Overrides,
+}
+
+/// The layers that the sources hold, in the order in which they count.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) layers: Vec<Layer>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Found {
+    pub(super) fn add(&mut self, layer: Result<Option<Layer>, Problem>) {
+        match layer {
+            Ok(layer) => self.layers.extend(layer),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    pub(super) fn add_file(&mut self, path: &Path, dict: Result<Dict, FileFault>) {
+        let path = path.to_owned();
+        match dict {
+            Ok(dict) => self.layers.push(Layer {
+                origin: Origin::File(path),
+                dict,
+            }),
+            Err(fault) => self.problems.push(Problem::BadFile { path, fault }),
+        }
+    }
+}
+
+impl Sources {
+    /// The sources of the daemon: its environment, and the default file unless `config` names a
+    /// file.
+    pub fn of_process(config: Option<PathBuf>, overrides: Overrides) -> Self {
+        Self {
+            config,
+            default_config: Some(PathBuf::from(DEFAULT_CONFIG)),
+            environment_files: Vec::new(),
+            environment: std::env::vars_os().collect(),
+            overrides,
+        }
+    }
+
+    /// The sources of a command that predicts what the unit's daemon does.
+    pub fn of_command(config: Option<PathBuf>, overrides: Overrides) -> Self {
+        Self {
+            environment_files: UNIT_ENVIRONMENT.map(PathBuf::from).to_vec(),
+            ..Self::of_process(config, overrides)
+        }
+    }
+
+    pub(super) fn read(&self) -> Found {
+        let mut found = Found::default();
+        let is_default = self.config.is_none();
+        if let Some(main) = self.config.as_ref().or(self.default_config.as_ref()) {
+            file::read(main, is_default, &mut found);
+        }
+        let files = if is_default {
+            &self.environment_files[..]
+        } else {
+            &[]
+        };
+        environment::read(files, &self.environment, &mut found);
+        found.layers.extend_from_slice(&self.overrides.0);
+        found
+    }
+}

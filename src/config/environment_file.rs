@@ -135,7 +135,7 @@ fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
 /// Reads up to the end of the line. Quoted parts may span lines and follow each other.
 fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let mut value = Vec::new();
-    while let Some(c) = bytes.next_if(|c| !is_bare(*c)) {
+    while let Some(c) = bytes.next_if(|c| is_space(*c) || matches!(c, b'\'' | b'"')) {
         match c {
             b'\'' => value.extend(bytes.take_while(|c| *c != b'\'')),
             b'"' => quoted(bytes, &mut value),
@@ -147,22 +147,16 @@ fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     value
 }
 
-/// Whether a character begins a part without quotes.
-fn is_bare(c: u8) -> bool {
-    !is_space(c) && c != b'\'' && c != b'"'
-}
-
 /// Reads up to the closing quote.
 fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     while let Some(c) = bytes.next().filter(|c| *c != b'"') {
-        if c != b'\\' {
-            value.push(c);
-            continue;
-        }
-        match bytes.next() {
-            Some(b'\n') | None => {}
-            Some(c @ (b'"' | b'\\' | b'`' | b'$')) => value.push(c),
-            Some(c) => value.extend([b'\\', c]),
+        match c {
+            b'\\' => match bytes.next() {
+                Some(b'\n') | None => {}
+                Some(c @ (b'"' | b'\\' | b'`' | b'$')) => value.push(c),
+                Some(c) => value.extend([b'\\', c]),
+            },
+            c => value.push(c),
         }
     }
 }

@@ -61,11 +61,10 @@ impl Loaded {
         let drivers = self.settings.drivers.keys();
         let of_drivers = drivers.flat_map(|id| keys_below(&["drivers", id]));
         let keys = keys_below(&[]).into_iter().chain(of_drivers);
+        let is_known = |value: &&Value| !matches!(value, Value::Empty(..));
+        let value = |key: &Key| find(&values, key.parts()).filter(is_known);
         let explained = keys.map(|key| ExplainedKey {
-            value: match find(&values, key.parts()) {
-                None | Some(Value::Empty(..)) => None,
-                Some(value) => Some(literal::whole(value)),
-            },
+            value: value(&key).map(literal::whole),
             provenance: self.provenance_of(&key),
             key,
         });

@@ -81,8 +81,7 @@ pub(super) fn unknown_key(origin: &Origin, path: &[String]) -> String {
 fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| literal::string(word)).collect();
     match quoted.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
+        Some((last, others @ [_, ..])) => format!("{} or {last}", others.join(", ")),
+        _ => quoted.concat(),
     }
 }

@@ -1,7 +1,6 @@
 //! Values: paths, durations, addresses and lists, as a file spells them.
 
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -177,7 +176,7 @@ fn parse_socket(text: &str) -> Result<PathBuf, Unfit> {
 }
 
 pub(super) fn fits_socket(path: &Path) -> Result<(), Unfit> {
-    match path.as_os_str().as_bytes().len() {
+    match path.as_os_str().len() {
         0..=SUN_PATH_MAX => Ok(()),
         long => Err(Unfit::LongSocket(long)),
     }

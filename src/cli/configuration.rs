@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::Args;
 use super::exit::print_error;
-use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
+use crate::config::{self, ConfigError, Loaded, Sources};
 use crate::disk::runtime_dir;
 use crate::kubelet::root::{self, KubeletRoot, RootSource};
 use crate::supervisor::state_file::SavedState;
@@ -36,7 +36,7 @@ impl Configuration {
 
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         let mut loaded = config::load(&self.sources)?;
-        for warning in loaded.warnings() {
+        for warning in &loaded.warnings {
             print_error(&format!("warning: {warning}"));
         }
         if loaded.needs_kubelet_root() {
@@ -51,7 +51,7 @@ impl Configuration {
 
 /// The configuration as the daemon of the unit would read it.
 pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
-    let sources = Sources::of_command(args.config.clone(), Overrides::default());
+    let sources = Sources::of_command(args.config.clone());
     Configuration::new(args, sources).load()
 }
 

@@ -1,7 +1,5 @@
 //! `doctor`: says why a driver is not registered, and how to fix it.
 
-use serde::Serialize;
-
 use super::args::{Args, DoctorOptions};
 use super::client::{connect, in_runtime};
 use super::configuration::load;
@@ -17,14 +15,6 @@ use crate::os::text::printable;
 
 /// The columns before the words of a finding.
 const KEY: usize = 8;
-
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct DoctorReport<'a> {
-    healthy: bool,
-    #[serde(flatten)]
-    diagnosis: &'a Diagnosis,
-}
 
 pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
     in_runtime(async {
@@ -43,16 +33,12 @@ pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
             }
             Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
         };
-        let healthy = diagnosis.is_healthy();
         let text = if options.json {
-            json(&DoctorReport {
-                healthy,
-                diagnosis: &diagnosis,
-            })?
+            json(&diagnosis)?
         } else {
             let screen = Screen::stdout();
             let mut lines = findings(&diagnosis, screen.width(), screen.paint);
-            if healthy {
+            if diagnosis.healthy {
                 let what = if lines.is_empty() {
                     "problems"
                 } else {
@@ -62,7 +48,7 @@ pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
             }
             lines.join("\n")
         };
-        answer(&text, healthy)
+        answer(&text, diagnosis.healthy)
     })
 }
 

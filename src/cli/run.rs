@@ -12,7 +12,7 @@ use super::configuration::Configuration;
 use super::exit::Exit;
 use super::ndr::flags::NdrFlags;
 use crate::api::{control, http};
-use crate::config::{Overrides, Settings, Sources};
+use crate::config::{Settings, Sources};
 use crate::disk::runtime_dir::{self, RuntimeDir, RuntimeError};
 use crate::kubelet::root::{KubeletRoot, RootSource};
 use crate::os::task::Task;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
     if flags.probes() {
         return Ok(());
     }
-    let mut sources = Sources::of_process(args.config.clone(), Overrides::default());
+    let mut sources = Sources::of_process(args.config.clone());
     flags
         .put_into(&mut sources)
         .map_err(|error| Exit::Usage(error.to_string()))?;

@@ -61,6 +61,14 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     )
 }
 
+/// The result of a look, without the error that no file is there.
+pub(crate) fn if_found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map(Some),
+    }
+}
+
 /// The owner and the mode, for a message.
 pub(crate) fn owner_and_mode(directory: &Path) -> String {
     match fs::metadata(directory) {

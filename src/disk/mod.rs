@@ -11,7 +11,7 @@ pub(crate) mod obstacle;
 mod occupant;
 pub(crate) mod reach;
 pub(crate) mod reg_socket;
-mod replace;
+pub(crate) mod replace;
 pub(crate) mod runtime_dir;
 pub(crate) mod socket;
 pub(crate) mod sweep;

@@ -10,17 +10,16 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::layout::Layout;
-use super::link;
+use crate::disk::directory::if_found;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
-use crate::disk::replace::STAGED;
+use crate::disk::replace::{self, STAGED};
 use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::boot;
 
@@ -133,9 +132,12 @@ pub(crate) fn sweep_stage(directory: &Path) {
 }
 
 fn entries(directory: &Path) -> Vec<DirEntry> {
-    match fs::read_dir(directory) {
-        Ok(entries) => entries.filter_map(Result::ok).collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+    match if_found(fs::read_dir(directory)) {
+        Ok(entries) => entries
+            .into_iter()
+            .flatten()
+            .filter_map(Result::ok)
+            .collect(),
         Err(error) => {
             tracing::warn!(%error, directory = %directory.display(), "cannot look for leftovers");
             Vec::new()
@@ -188,15 +190,13 @@ fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
 
 /// The file at `path`, if any, was made before `then`.
 fn was_there_before(then: SystemTime, path: &Path) -> bool {
-    match fs::symlink_metadata(path).and_then(|found| found.modified()) {
-        Ok(made) => made < then,
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
+    let made = fs::symlink_metadata(path).and_then(|found| found.modified());
+    if_found(made).is_ok_and(|made| made.is_none_or(|made| made < then))
 }
 
 /// Removes the file that was seen at `path`, and no other. Says whether it is gone.
 fn remove(path: &Path, identity: &Identity, what: &'static str) -> bool {
-    match link::remove(path, identity) {
+    match replace::remove(path, identity) {
         Ok(true) => tracing::info!(path = %path.display(), "removed {what}"),
         Ok(false) => {}
         Err(error) => {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Supervisor;
 use crate::disk::identity::Identity;
-use crate::disk::link;
+use crate::disk::replace;
 
 /// Files that are to go, each told apart from any later one of its name.
 pub(super) type Removals = Vec<(PathBuf, Identity)>;
@@ -15,7 +15,7 @@ const MOST_HIDDEN: usize = 64;
 impl Supervisor {
     /// Removes a file of ours if it is still that file, now or as soon as the file system lets us.
     pub(super) fn remove(&mut self, path: PathBuf, identity: &Identity) {
-        match link::remove(&path, identity) {
+        match replace::remove(&path, identity) {
             Ok(true) => tracing::debug!(path = %path.display(), "removed"),
             Ok(false) => {
                 tracing::debug!(path = %path.display(), "not removed: it is no longer ours");
@@ -38,7 +38,7 @@ impl Supervisor {
             if self.stands(&path) {
                 continue;
             }
-            match link::remove(&path, &identity) {
+            match replace::remove(&path, &identity) {
                 Ok(true) => tracing::info!(path = %path.display(), "removed what was left over"),
                 Ok(false) => {}
                 // It was told when it first failed.

@@ -328,7 +328,6 @@ pub(crate) fn link_place<'a>(
 pub(crate) fn socket_place<'a>(layout: &'a Layout, name: &DriverName) -> SocketPlace<'a> {
     SocketPlace {
         path: layout.socket(name),
-        directory: layout.registry_dir(),
         stage: layout.socket_stage(),
         borrowed: layout.one_directory(),
     }

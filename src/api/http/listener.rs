@@ -18,9 +18,9 @@ use super::caller::Caller;
 use crate::config::Listen;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::link::remove;
 use crate::disk::obstacle::Obstacle;
 use crate::disk::reg_socket::SocketPlace;
+use crate::disk::replace::remove;
 
 /// Every user of the node may read the pages: they change nothing and contain no secret, and Prometheus
 /// and its exporters do not run as root. A directory with a narrower mode keeps other users out.
@@ -69,11 +69,9 @@ impl Listener {
     }
 
     fn at(path: &Path) -> Result<Listener, ListenError> {
-        let directory = directory::of(path);
         let place = SocketPlace {
             path: path.to_owned(),
-            directory,
-            stage: directory,
+            stage: directory::of(path),
             // A missing directory is a mistake in the configuration.
             borrowed: true,
         };

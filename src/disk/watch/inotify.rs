@@ -35,7 +35,7 @@ const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
 
 /// An inotify instance, and its watches.
 pub(super) struct Inotify {
-    instance: AsyncFd<Instance>,
+    instance: AsyncFd<Handle>,
     watches: HashMap<PathBuf, WatchDescriptor>,
     /// Two paths to one directory share a watch.
     paths: HashMap<WatchDescriptor, BTreeSet<PathBuf>>,
@@ -51,17 +51,16 @@ pub(super) enum FsEvent {
     Lost,
 }
 
-/// tokio needs AsRawFd, which nix does not implement.
-struct Instance(Arc<inotify::Inotify>);
+/// Sets watches, from any thread.
+#[derive(Clone)]
+pub(super) struct Handle(Arc<inotify::Inotify>);
 
-impl AsRawFd for Instance {
+/// tokio needs AsRawFd, which nix does not implement.
+impl AsRawFd for Handle {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
 }
-
-/// Sets watches, from any thread.
-pub(super) struct Handle(Arc<inotify::Inotify>);
 
 impl Handle {
     pub(super) fn watch(&self, directory: &Path) -> nix::Result<WatchDescriptor> {
@@ -72,7 +71,7 @@ impl Handle {
 impl Inotify {
     pub(super) fn new() -> io::Result<Inotify> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        let instance = Instance(Arc::new(inotify::Inotify::init(flags)?));
+        let instance = Handle(Arc::new(inotify::Inotify::init(flags)?));
         Ok(Inotify {
             instance: async_fd(instance, Interest::READABLE)?,
             watches: HashMap::new(),
@@ -88,8 +87,8 @@ impl Inotify {
         self.note(directory, added)
     }
 
-    pub(super) fn handle(&self) -> Handle {
-        Handle(Arc::clone(&self.instance.get_ref().0))
+    pub(super) fn handle(&self) -> &Handle {
+        self.instance.get_ref()
     }
 
     /// Records the watch that the kernel has set on `directory`.
@@ -119,12 +118,11 @@ impl Inotify {
         paths.remove(directory);
         if paths.is_empty() {
             self.paths.remove(&watch);
-            match self.instance.get_ref().0.rm_watch(watch) {
-                // The watch has ended with its directory, and we have not read that event yet.
-                Ok(()) | Err(Errno::EINVAL) => {}
-                Err(error) => {
-                    tracing::debug!(%error, directory = %directory.display(), "cannot end a watch");
-                }
+            // EINVAL: the watch has ended with its directory, and we have not read that event yet.
+            if let Err(error) = self.handle().0.rm_watch(watch)
+                && error != Errno::EINVAL
+            {
+                tracing::debug!(%error, directory = %directory.display(), "cannot end a watch");
             }
         }
     }

@@ -10,13 +10,13 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::layout::Layout;
-use crate::disk::directory::if_found;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::replace::{self, STAGED};
@@ -132,12 +132,9 @@ pub(crate) fn sweep_stage(directory: &Path) {
 }
 
 fn entries(directory: &Path) -> Vec<DirEntry> {
-    match if_found(fs::read_dir(directory)) {
-        Ok(entries) => entries
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok)
-            .collect(),
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.filter_map(Result::ok).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
             tracing::warn!(%error, directory = %directory.display(), "cannot look for leftovers");
             Vec::new()
@@ -190,8 +187,10 @@ fn dead_link(layout: &Layout, path: &Path) -> Option<(DriverName, Identity)> {
 
 /// The file at `path`, if any, was made before `then`.
 fn was_there_before(then: SystemTime, path: &Path) -> bool {
-    let made = fs::symlink_metadata(path).and_then(|found| found.modified());
-    if_found(made).is_ok_and(|made| made.is_none_or(|made| made < then))
+    match fs::symlink_metadata(path).and_then(|found| found.modified()) {
+        Ok(made) => made < then,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 /// Removes the file that was seen at `path`, and no other. Says whether it is gone.

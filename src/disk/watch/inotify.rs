@@ -42,15 +42,6 @@ pub(super) struct Inotify {
     throttle: Throttle,
 }
 
-/// An event.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FsEvent {
-    /// Another file is at this path now, or none.
-    At(PathBuf),
-    /// Events were lost.
-    Lost,
-}
-
 /// Sets watches, from any thread.
 #[derive(Clone)]
 pub(super) struct Handle(Arc<inotify::Inotify>);
@@ -127,13 +118,15 @@ impl Inotify {
         }
     }
 
-    /// Waits for events at paths that matter. Several events at a path count once. Cancel safe.
+    /// Waits for events at paths that matter: another file is at these paths now, or none. Several
+    /// events at a path count once. None when events were lost. Cancel safe.
     pub(super) async fn events(
         &mut self,
         matters: impl Fn(&Path) -> bool,
-    ) -> io::Result<BTreeSet<FsEvent>> {
-        let mut events = BTreeSet::new();
-        while events.is_empty() {
+    ) -> io::Result<Option<BTreeSet<PathBuf>>> {
+        let mut paths = BTreeSet::new();
+        let mut lost = false;
+        while paths.is_empty() && !lost {
             self.throttle.rest().await;
             drop(self.instance.readable().await?);
             self.throttle.begin();
@@ -142,26 +135,26 @@ impl Inotify {
                     Ok(instance.0.read_events()?)
                 });
                 match read {
-                    Ok(read) => self.translate(read, &matters, &mut events),
+                    Ok(read) => {
+                        let overflow = AddWatchFlags::IN_Q_OVERFLOW;
+                        lost |= read.iter().any(|event| event.mask.contains(overflow));
+                        self.translate(read, &matters, &mut paths);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
             }
         }
-        Ok(events)
+        Ok((!lost).then_some(paths))
     }
 
     fn translate(
         &mut self,
         read: Vec<InotifyEvent>,
         matters: impl Fn(&Path) -> bool,
-        events: &mut BTreeSet<FsEvent>,
+        paths: &mut BTreeSet<PathBuf>,
     ) {
         for event in read {
-            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                events.insert(FsEvent::Lost);
-                continue;
-            }
             let Some(directories) = self.paths.get(&event.wd) else {
                 continue;
             };
@@ -169,8 +162,7 @@ impl Inotify {
                 Some(name) => directory.join(name),
                 None => directory.clone(),
             });
-            let at = at.filter(|path| matters(path));
-            events.extend(at.map(FsEvent::At));
+            paths.extend(at.filter(|path| matters(path)));
             // The kernel has ended the watch: the directory is deleted, or its file system unmounted.
             if event.mask.contains(AddWatchFlags::IN_IGNORED)
                 && let Some(directories) = self.paths.remove(&event.wd)

@@ -1,6 +1,5 @@
 //! The listener of HTTP: a TCP address or a Unix socket.
 
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,7 +29,7 @@ const SANDBOX: &str = "; the sandbox of the unit allows no TCP: add the drop-in 
 
 /// A listening socket. Removes the file of a Unix socket when it is dropped.
 pub(super) enum Listener {
-    Tcp(TcpListener, SocketAddr),
+    Tcp(TcpListener),
     Unix {
         listener: UnixListener,
         path: PathBuf,
@@ -60,10 +59,10 @@ pub(super) enum ListenError {
 impl Listener {
     pub(super) async fn open(listen: &Listen) -> Result<Listener, ListenError> {
         match listen {
-            Listen::Tcp(address) => match bind(*address).await {
-                Ok(listener) => Ok(Listener::Tcp(listener, *address)),
-                Err(source) => Err(refused(*address, source)),
-            },
+            Listen::Tcp(address) => {
+                let bound = bind(*address).await.map(Listener::Tcp);
+                bound.map_err(|source| refused(*address, source))
+            }
             Listen::Unix(path) => Listener::at(path),
         }
     }
@@ -98,14 +97,14 @@ impl Listener {
     /// Clients find the listener: the file of a Unix socket may have been deleted.
     pub(super) fn is_in_place(&self) -> bool {
         match self {
-            Listener::Tcp(..) => true,
+            Listener::Tcp(_) => true,
             Listener::Unix { path, identity, .. } => identity.is_at(path),
         }
     }
 
     pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Caller)> {
         Ok(match self {
-            Listener::Tcp(listener, _) => with_caller(listener.accept().await?.0),
+            Listener::Tcp(listener) => with_caller(listener.accept().await?.0),
             Listener::Unix { listener, .. } => with_caller(listener.accept().await?.0),
         })
     }
@@ -164,15 +163,6 @@ impl Drop for Listener {
             && let Err(error) = remove(path, identity)
         {
             tracing::warn!(%error, path = %path.display(), "cannot remove the http socket");
-        }
-    }
-}
-
-impl fmt::Display for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listener::Tcp(_, address) => write!(f, "{address}"),
-            Listener::Unix { path, .. } => write!(f, "unix:{}", path.display()),
         }
     }
 }

@@ -145,15 +145,7 @@ impl Reach {
         let mut links = 0;
         let mut steps = names(path);
         let mut way = PathBuf::from("/");
-        if let Some(mount) = at(&way) {
-            return Some(Arc::clone(mount));
-        }
-        while let Some(step) = steps.pop() {
-            if step == ".." {
-                way.pop();
-                continue;
-            }
-            way.push(step);
+        loop {
             if let Some(mount) = at(&way) {
                 return Some(Arc::clone(mount));
             }
@@ -174,8 +166,13 @@ impl Reach {
                 // Not a link.
                 Err(_) => {}
             }
+            let step = steps.pop()?;
+            if step == ".." {
+                way.pop();
+            } else {
+                way.push(step);
+            }
         }
-        None
     }
 }
 

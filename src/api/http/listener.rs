@@ -1,14 +1,14 @@
 //! The listener of HTTP: a TCP address or a Unix socket.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use rustix::fs::{Mode, OFlags, open};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -131,11 +131,8 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Sets the mode of the very socket that was bound. At its path there may be another file by now, such
 /// as a link from a user that may write to the directory.
 fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
-    let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
-    let socket = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = File::from(open(path, flags, Mode::empty())?);
     let identity = || Ok(Identity::from_parts(&socket.metadata()?, None));
     if !identity()?.is_same_inode(bound) {
         return Err(io::Error::other("another file has taken its place"));

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::grpc::proto::control::Cause;
+
 /// The reason, in words that an operator can act on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub(crate) enum Obstacle {
@@ -41,5 +43,17 @@ impl Obstacle {
     /// Another file or process is in the way, rather than a directory missing.
     pub(crate) fn is_conflict(&self) -> bool {
         !matches!(self, Obstacle::NoDirectory(_) | Obstacle::Failed(_))
+    }
+
+    /// The code for programs.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Obstacle::LiveOwner(_) => Cause::LiveOwner,
+            Obstacle::NotASocket(_) => Cause::AlienFile,
+            Obstacle::Contested { .. } | Obstacle::RemovedAtOnce => Cause::Contested,
+            Obstacle::NameTaken(_) | Obstacle::NoDirectory(_) | Obstacle::Failed(_) => {
+                Cause::Unspecified
+            }
+        }
     }
 }

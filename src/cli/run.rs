@@ -59,10 +59,10 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
 /// Locks the runtime directory. With node-driver-registrar's flags alone, this driver has a directory of
 /// its own, and the daemon can do without: a container may be read-only.
 fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, RuntimeError> {
-    let named = runtime_dir::named(args.runtime_dir.as_deref());
-    if named.is_some() || args.config.is_some() || !flags.name_a_driver() {
-        let path = named.unwrap_or_else(runtime_dir::usual);
-        return RuntimeDir::take_in_turn(&path).map(Some);
+    let flag = args.runtime_dir.as_deref();
+    let is_named = runtime_dir::named(flag).is_some();
+    if is_named || args.config.is_some() || !flags.name_a_driver() {
+        return RuntimeDir::take_in_turn(&runtime_dir::locate(flag)).map(Some);
     }
     match RuntimeDir::take_in_turn(&flags.runtime_dir()) {
         Err(error) if !error.is_held() => {

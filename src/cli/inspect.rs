@@ -1,16 +1,15 @@
 //! `inspect`: asks a driver who it is, and says which rules of CSI it breaks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
-use super::args::{Args, InspectOptions};
-use super::client::in_runtime;
+use super::args::Args;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
 use super::ndr::flags::without_scheme;
 use super::render::paint::Paint;
-use super::render::{Screen, answer, json, keyed};
+use super::render::{self, Screen, answer, keyed};
 use crate::config::Settings;
 use crate::csi::error::DriverError;
 use crate::csi::inspection::{InspectedCall, Inspection};
@@ -30,12 +29,13 @@ struct InspectReport<'a> {
     socket: &'a Path,
     usable: bool,
     #[serde(flatten)]
-    inspection: &'a Inspection,
+    inspection: Inspection,
 }
 
-pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit> {
-    let socket = options.socket.to_str().map(without_scheme);
-    let socket = socket.map_or_else(|| options.socket.clone(), PathBuf::from);
+pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<(), Exit> {
+    let socket = socket
+        .to_str()
+        .map_or(socket, |address| Path::new(without_scheme(address)));
     let settings = match load(args) {
         Ok(loaded) => Some(loaded.settings),
         // The driver's answers do not depend on our configuration; only the length of a path does.
@@ -43,35 +43,35 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
         Err(error) => return Err(error.into()),
     };
     let mut driver = settings.clone().unwrap_or_default().driver("inspected");
-    driver.csi_socket.clone_from(&socket);
+    driver.csi_socket = socket.to_owned();
     let query = DriverQuery::new(&driver, false, &Reach::now());
-    in_runtime(async {
-        // The terminal must not stay silent for minutes.
-        let slow = |late: DriverError| print_error(&late.to_string());
-        let mut seen = query.inspect(slow).await.map_err(|error| {
-            if error.is_absence() {
-                let socket = socket.display();
-                Exit::Failed(format!(
-                    "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
-                ))
-            } else {
-                Exit::failed(error)
-            }
-        })?;
-        seen.breaches
-            .extend(lengths(&seen, &socket, settings.as_ref()));
-        let usable = seen.is_usable();
-        let text = if options.json {
-            json(&InspectReport {
-                socket: &socket,
-                usable,
-                inspection: &seen,
-            })?
+    // The terminal must not stay silent for minutes.
+    let slow = |late: DriverError| print_error(&late.to_string());
+    let mut inspection = query.inspect(slow).await.map_err(|error| {
+        if error.is_absence() {
+            let socket = socket.display();
+            Exit::Failed(format!(
+                "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
+            ))
         } else {
-            text(&seen, Screen::stdout().paint)
-        };
-        answer(&text, usable)
-    })
+            Exit::failed(error)
+        }
+    })?;
+    inspection
+        .breaches
+        .extend(lengths(&inspection, socket, settings.as_ref()));
+    let usable = inspection.is_usable();
+    let report = InspectReport {
+        socket,
+        usable,
+        inspection,
+    };
+    let text = if json {
+        render::json(&report)?
+    } else {
+        text(&report.inspection, Screen::stdout().paint)
+    };
+    answer(&text, usable)
 }
 
 /// Paths that are too long for a socket on this node.

@@ -1,4 +1,4 @@
-//! `status`: the state of every driver, once or at each change.
+//! `status`: the state of every driver, once or, with `--watch`, at each change.
 
 use std::time::Duration;
 
@@ -6,26 +6,21 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use super::args::{Args, StatusOptions};
-use super::client::{connect, in_runtime};
+use super::args::Args;
+use super::client::connect;
 use super::exit::Exit;
 use super::render::{Screen, answer, put, table};
 use crate::api::{age, status};
 use crate::grpc::proto::control::Status;
 
-pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
-    in_runtime(async {
-        if options.watch {
-            return watch(args, options.json).await;
-        }
-        let now = connect(args).await?.status().await?;
-        let text = text(&now, options.json, &Screen::stdout())?;
-        answer(&text, status::registered(&now) == now.drivers.len())
-    })
+pub(crate) async fn status(args: &Args, json: bool) -> Result<(), Exit> {
+    let now = connect(args).await?.status().await?;
+    let text = text(&now, json, &Screen::stdout())?;
+    answer(&text, status::registered(&now) == now.drivers.len())
 }
 
 /// Shows each change that the daemon reports, until a signal comes or the reader has gone.
-async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
+pub(crate) async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
     let mut client = connect(args).await?;
     let mut statuses = client.watch().await?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Exit::failed)?;

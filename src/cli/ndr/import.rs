@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::flags::{NdrError, NdrFlags};
 use super::normalize::{Normalized, normalize};
 use super::unit_file::{command_line, commands};
-use crate::cli::args::{Args, Command, ImportOptions};
+use crate::cli::args::{Args, Command};
 use crate::cli::exit::Exit;
 use crate::cli::render::print;
 use crate::config::{self, ConfigError, ExplainedKey, Origin, Provenance, Sources};
@@ -59,9 +59,8 @@ struct Link {
     name: Option<String>,
 }
 
-pub(crate) fn import(options: &ImportOptions) -> Result<(), Exit> {
-    let imported =
-        read(&options.words).and_then(|(source, commands)| translate(&source, &commands));
+pub(crate) fn import(words: &[String]) -> Result<(), Exit> {
+    let imported = read(words).and_then(|(source, commands)| translate(&source, &commands));
     print(&imported.map_err(Exit::failed)?)
 }
 

@@ -6,8 +6,7 @@ use super::args::Args;
 use super::client::connect;
 use super::configuration::load;
 use super::exit::Exit;
-use super::render::paint::Paint;
-use super::render::{self, Screen, answer, keyed, wrap};
+use super::render::{Screen, keyed, report, wrap};
 use crate::api::status;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::locate;
@@ -34,13 +33,8 @@ pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), E
         }
         Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
     };
-    let text = if json {
-        render::json(&diagnosis)?
-    } else {
-        let screen = Screen::stdout();
-        text(&diagnosis, &registered, screen.width(), screen.paint)
-    };
-    answer(&text, diagnosis.healthy)
+    let text = |screen: &Screen| text(&diagnosis, &registered, screen);
+    report(&diagnosis, json, text, diagnosis.healthy)
 }
 
 /// How many of the daemon's drivers are registered, in brackets.
@@ -49,17 +43,17 @@ fn count_registered(now: &Status) -> String {
     format!(" ({registered} of {all} drivers registered)")
 }
 
-fn text(diagnosis: &Diagnosis, registered: &str, width: Option<usize>, paint: Paint) -> String {
+fn text(diagnosis: &Diagnosis, registered: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
-    let room = width.map(|width| width.saturating_sub(KEY));
+    let room = screen.width().map(|width| width.saturating_sub(KEY));
     for finding in &diagnosis.findings {
-        let severity = paint.severity(finding.level == Level::Fault);
+        let severity = screen.paint.severity(finding.level == Level::Fault);
         let driver = finding.driver.iter();
         let driver: String = driver.map(|id| format!("{}: ", printable(id))).collect();
         lines.push(format!("{severity}: {driver}{}", finding.check));
         for (key, words) in [("  found", &finding.found), ("  fix", &finding.fix)] {
             let wrapped = words.lines().flat_map(|line| wrap(&printable(line), room));
-            lines.extend(keyed(key, KEY, wrapped));
+            lines.extend(keyed(key, KEY, wrapped.collect()));
         }
     }
     if diagnosis.healthy {

@@ -9,7 +9,7 @@ use super::configuration::load;
 use super::exit::{Exit, print_error};
 use super::ndr::flags::without_scheme;
 use super::render::paint::Paint;
-use super::render::{self, Screen, answer, keyed};
+use super::render::{Screen, keyed, report};
 use crate::config::Settings;
 use crate::csi::error::DriverError;
 use crate::csi::inspection::{InspectedCall, Inspection};
@@ -29,7 +29,7 @@ struct InspectReport<'a> {
     socket: &'a Path,
     usable: bool,
     #[serde(flatten)]
-    inspection: Inspection,
+    inspection: &'a Inspection,
 }
 
 pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<(), Exit> {
@@ -61,17 +61,13 @@ pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<()
         .breaches
         .extend(lengths(&inspection, socket, settings.as_ref()));
     let usable = inspection.is_usable();
-    let report = InspectReport {
+    let text = |screen: &Screen| text(&inspection, screen.paint);
+    let inspected = InspectReport {
         socket,
         usable,
-        inspection,
+        inspection: &inspection,
     };
-    let text = if json {
-        render::json(&report)?
-    } else {
-        text(&report.inspection, Screen::stdout().paint)
-    };
-    answer(&text, usable)
+    report(&inspected, json, text, usable)
 }
 
 /// Paths that are too long for a socket on this node.

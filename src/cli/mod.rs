@@ -16,7 +16,6 @@ mod status;
 mod wait;
 
 use std::ffi::OsString;
-use std::future::Future;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -37,17 +36,14 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Normalized { arguments, ignored } = normalize(arguments);
-    let done = Args::try_parse_from(arguments)
-        .map_err(Exit::CommandLine)
-        .and_then(|args| in_runtime(dispatch(&args, &ignored)));
-    done.map_or_else(Exit::report, |()| ExitCode::SUCCESS)
+    start(normalize(arguments)).map_or_else(Exit::report, |()| ExitCode::SUCCESS)
 }
 
-fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
+fn start(line: Normalized) -> Result<(), Exit> {
+    let args = Args::try_parse_from(line.arguments).map_err(Exit::CommandLine)?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().map_err(Exit::failed)?;
-    let done = runtime.block_on(work);
+    let done = runtime.block_on(dispatch(&args, &line.ignored));
     // A thread that hangs in a file system would hold up the end of the process.
     runtime.shutdown_background();
     done

@@ -108,7 +108,7 @@ impl Place {
 
 /// The path of the runtime directory.
 pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
-    named(flag).unwrap_or_else(usual)
+    named(flag).unwrap_or_else(|| PathBuf::from(DEFAULT))
 }
 
 /// The path from `--runtime-dir`, else the first path in systemd's `$RUNTIME_DIRECTORY`.
@@ -118,11 +118,6 @@ pub(crate) fn named(flag: Option<&Path>) -> Option<PathBuf> {
     }
     let first = env::var_os("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
     first.filter(|path| path.is_absolute())
-}
-
-/// The path when neither the command line nor systemd names a directory.
-pub(crate) fn usual() -> PathBuf {
-    PathBuf::from(DEFAULT)
 }
 
 pub(crate) fn control_socket(runtime: &Path) -> PathBuf {

@@ -72,21 +72,17 @@ pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<()
 
 /// Paths that are too long for a socket on this node.
 fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    let length = socket.as_os_str().len();
-    if length > SUN_PATH_MAX {
-        breaches.push(Breach::fatal(format!(
-            "{} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}",
-            socket.display()
-        )));
-    }
+    let (path, length) = (socket.display(), socket.as_os_str().len());
+    let socket = (length > SUN_PATH_MAX).then(|| {
+        format!("{path} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}")
+    });
     let name = seen.name.as_deref().map(DriverName::parse);
-    if let (Some(Ok(name)), Some(settings)) = (name, settings)
-        && let Err(too_long) = settings.layout().check(&name)
-    {
-        breaches.push(Breach::fatal(too_long.to_string()));
-    }
-    breaches
+    let name = name.and_then(Result::ok).zip(settings);
+    let name = name.and_then(|(name, settings)| settings.layout().check(&name).err());
+    let too_long = socket
+        .into_iter()
+        .chain(name.map(|error| error.to_string()));
+    too_long.map(Breach::fatal).collect()
 }
 
 fn text(seen: &Inspection, paint: Paint) -> String {

@@ -78,14 +78,10 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
 /// The settings as they are now. Refused if the sandbox would make them useless.
 fn settings(configuration: &Configuration) -> Result<Settings, String> {
     let loaded = configuration.load().map_err(|error| error.to_string())?;
-    if systemd::runs_us() {
-        let kept = sandbox::kept_from_us(&loaded.settings);
-        if !kept.is_empty() {
-            return Err(format!(
-                "{}; use another directory, or change the unit with a drop-in",
-                kept.join("\n")
-            ));
-        }
+    let kept = sandbox::kept_from_us(&loaded.settings).join("\n");
+    if systemd::runs_us() && !kept.is_empty() {
+        let fix = "use another directory, or change the unit with a drop-in";
+        return Err(format!("{kept}; {fix}"));
     }
     Ok(loaded.settings)
 }

@@ -23,23 +23,14 @@ pub(crate) async fn status(args: &Args, json: bool) -> Result<(), Exit> {
 pub(crate) async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
     let mut client = connect(args).await?;
     let mut statuses = client.watch().await?;
+    let mut shown = statuses.next().await?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Exit::failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Exit::failed)?;
     let mut resized = signal(SignalKind::window_change()).map_err(Exit::failed)?;
     let mut screen = Screen::stdout();
     let draws = screen.is_terminal && !json;
-    let mut shown: Option<Status> = None;
     loop {
-        tokio::select! {
-            next = statuses.next() => shown = Some(next?),
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = resized.recv(), if draws => screen.was_resized(),
-            // Only the ages change: the daemon is not asked.
-            () = sleep(pause(shown.as_ref())), if draws => {}
-        }
-        let Some(now) = &shown else { continue };
-        let text = text(now, json, &screen)?;
+        let text = text(&shown, json, &screen)?;
         let read = if json {
             put(&format!("{text}\n"))
         } else {
@@ -48,16 +39,22 @@ pub(crate) async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
         if !read? {
             return Ok(());
         }
+        tokio::select! {
+            next = statuses.next() => shown = next?,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = resized.recv(), if draws => screen.was_resized(),
+            // Only the ages change: the daemon is not asked.
+            () = sleep(pause(&shown)), if draws => {}
+        }
     }
 }
 
 /// How long the youngest age stays as it is shown.
-fn pause(shown: Option<&Status>) -> Duration {
+fn pause(shown: &Status) -> Duration {
     let now = Timestamp::now();
-    let young = shown.is_some_and(|status| {
-        let mut ages = status.drivers.iter().map(|driver| age(&driver.since, now));
-        ages.any(|age| age.ends_with('s'))
-    });
+    let mut ages = shown.drivers.iter().map(|driver| age(&driver.since, now));
+    let young = ages.any(|age| age.ends_with('s'));
     Duration::from_secs(if young { 1 } else { 60 })
 }
 

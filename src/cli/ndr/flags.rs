@@ -141,26 +141,20 @@ impl NdrFlags {
 
     /// The kubelet's root directory, if a path of the kubelet's shows it, and the flag with that path.
     fn kubelet_root(&self) -> Option<(&'static str, String)> {
-        let (registry, socket) = ("plugins_registry", "plugins");
+        let socket = "--kubelet-registration-path";
         let paths = [
-            (
-                "--kubelet-registry-dir",
-                &self.kubelet_registry_dir,
-                registry,
-            ),
-            (
-                "--plugin-registration-path",
-                &self.plugin_registration_path,
-                registry,
-            ),
-            (
-                "--kubelet-registration-path",
-                &self.kubelet_registration_path,
-                socket,
-            ),
+            ("--kubelet-registry-dir", &self.kubelet_registry_dir),
+            ("--plugin-registration-path", &self.plugin_registration_path),
+            (socket, &self.kubelet_registration_path),
         ];
-        let root = paths.into_iter().find_map(|(flag, path, name)| {
+        let root = paths.into_iter().find_map(|(flag, path)| {
             let path = Path::new(without_scheme(path.as_deref()?));
+            let of_sockets = flag == socket;
+            let name = if of_sockets {
+                "plugins"
+            } else {
+                "plugins_registry"
+            };
             let directory = path.ancestors().find(|step| step.ends_with(name))?;
             Some((flag, directory.parent()?.to_str()?.to_owned()))
         });

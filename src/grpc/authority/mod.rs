@@ -22,7 +22,8 @@ mod recoder;
 mod representation;
 mod rewriter;
 mod stream;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use stream::AuthorityStream;
+
+#[cfg(test)]
+mod tests;

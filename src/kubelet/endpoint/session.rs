@@ -87,7 +87,7 @@ enum Progress {
     Connected(Instant),
     Asked(Instant, KubeletAsking),
     /// The kubelet has sent NotifyRegistrationStatus, and leaves when it has its answer.
-    Told,
+    Notified,
 }
 
 /// A connection to the endpoint, from its start to its end.
@@ -126,7 +126,7 @@ impl Endpoint {
         let is_calling = |progress: &Progress| match progress {
             Progress::Connected(at) => at.elapsed() < ABOUT_TO_ASK,
             Progress::Asked(at, _) => at.elapsed() < LONGEST_CALL,
-            Progress::Told => false,
+            Progress::Notified => false,
         };
         let is_unfinished = |left: &Unfinished| {
             left.at.elapsed() < LONGEST_CALL && left.pid.is_some_and(&speaks_apart)
@@ -205,7 +205,7 @@ impl Session {
         self.activity.touch();
         let pid = self.peer.pid;
         let mut state = self.endpoint.lock();
-        let progress = state.sessions.insert(self.id, Progress::Told);
+        let progress = state.sessions.insert(self.id, Progress::Notified);
         // A GetInfo on another connection counts as if it had come on this connection.
         let unfinished = state.unfinished.take_if(|left| left.pid == pid);
         drop(state);

@@ -23,10 +23,9 @@ pub(super) struct Configuration {
 impl Configuration {
     /// From these sources; `--log-level` wins over them.
     pub(super) fn new(args: &Args, mut sources: Sources) -> Configuration {
-        if let Some(level) = &args.log_level {
-            let key = ["log", "level"];
-            sources.overrides.set("--log-level", &key, level.clone());
-        }
+        let level = args.log_level.as_deref();
+        let overrides = &mut sources.overrides;
+        overrides.set("--log-level", &["log", "level"], level);
         Configuration {
             sources,
             runtime: runtime_dir::locate(args.runtime_dir.as_deref()),

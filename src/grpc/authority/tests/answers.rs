@@ -16,7 +16,7 @@ use super::client::{
     DATA, ENCODED, RAW, RST_STREAM, SETTINGS, Sent, conversation, field, get_info, request,
 };
 use super::server::split_frame;
-use crate::grpc::authority::AuthorityStream;
+use crate::grpc::authority::AuthorityReader;
 
 const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ async fn a_path_for_an_authority_is_answered_with_the_adapter_and_reset_without(
         bare.await.expect("no panic").expect("a clean end");
 
         let (client, server) = duplex(4_096);
-        let adapted = serve(AuthorityStream::new(server));
+        let adapted = serve(AuthorityReader::new(server));
         let path = "/pluginregistration.Registration/GetInfo";
         assert_eq!(
             call(client, authority).await,
@@ -107,7 +107,7 @@ async fn body_of(mut body: Incoming) -> String {
 #[tokio::test]
 async fn a_client_with_huffman_code_is_answered_call_after_call() {
     let (client, server) = duplex(4_096);
-    serve(AuthorityStream::new(server));
+    serve(AuthorityReader::new(server));
     let (mut calls, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client))
             .await

@@ -15,7 +15,7 @@ const CHUNK: usize = 4_096;
 /// A client's connection with an `:authority` that h2 accepts.
 ///
 /// Both buffers are empty, and own no memory, while the connection is idle.
-pub(crate) struct AuthorityStream<S> {
+pub(crate) struct AuthorityReader<S> {
     inner: S,
     rewriter: Rewriter,
     /// Read from the client and not yet rewritten: at most [`CHUNK`].
@@ -25,7 +25,7 @@ pub(crate) struct AuthorityStream<S> {
     given: usize,
 }
 
-impl<S> AuthorityStream<S> {
+impl<S> AuthorityReader<S> {
     pub(crate) fn new(inner: S) -> Self {
         Self {
             inner,
@@ -54,7 +54,7 @@ impl<S> AuthorityStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AuthorityReader<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -96,7 +96,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for AuthorityStream<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for AuthorityReader<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

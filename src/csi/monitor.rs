@@ -236,7 +236,10 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
                 if again == reply {
                     same = same.saturating_add(1);
                 } else {
-                    (self.report)(changed(&reply, &again, socket));
+                    (self.report)(match (&reply, &again) {
+                        (Some(_), Some(answer)) => MonitorReport::Changed(answer.clone()),
+                        (None, _) | (_, None) => came(&again, socket),
+                    });
                     (reply, same) = (again, 0);
                 }
                 asked = Instant::now();
@@ -259,14 +262,6 @@ fn came(reply: &Reply, socket: &Identity) -> MonitorReport {
     match reply {
         Some(answer) => MonitorReport::Answered(answer.clone(), socket.clone()),
         None => MonitorReport::Silent(DriverError::NoNodeService),
-    }
-}
-
-/// The report of a driver that still runs on this socket.
-fn changed(before: &Reply, now: &Reply, socket: &Identity) -> MonitorReport {
-    match (before, now) {
-        (Some(_), Some(answer)) => MonitorReport::Changed(answer.clone()),
-        (None, _) | (_, None) => came(now, socket),
     }
 }
 

@@ -9,14 +9,16 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join, split,
+};
 use tokio::task::JoinHandle;
 
 use super::client::{
     DATA, ENCODED, RAW, RST_STREAM, SETTINGS, Sent, conversation, field, get_info, request,
 };
 use super::server::split_frame;
-use crate::grpc::authority::AuthorityStream;
+use crate::grpc::authority::AuthorityReader;
 
 const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -72,6 +74,12 @@ async fn call(mut client: DuplexStream, authority: &str) -> Outcome {
     }
 }
 
+/// The connection as the registration endpoint serves it.
+fn adapted(server: DuplexStream) -> impl AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    let (reader, writer) = split(server);
+    join(AuthorityReader::new(reader), writer)
+}
+
 #[tokio::test]
 async fn a_path_for_an_authority_is_answered_with_the_adapter_and_reset_without() {
     for authority in [RAW, ENCODED] {
@@ -85,13 +93,13 @@ async fn a_path_for_an_authority_is_answered_with_the_adapter_and_reset_without(
         bare.await.expect("no panic").expect("a clean end");
 
         let (client, server) = duplex(4_096);
-        let adapted = serve(AuthorityStream::new(server));
+        let served = serve(adapted(server));
         let path = "/pluginregistration.Registration/GetInfo";
         assert_eq!(
             call(client, authority).await,
             Outcome::Answered(format!("http://localhost{path} {authority}")),
         );
-        adapted.await.expect("no panic").expect("a clean end");
+        served.await.expect("no panic").expect("a clean end");
     }
 }
 
@@ -107,7 +115,7 @@ async fn body_of(mut body: Incoming) -> String {
 #[tokio::test]
 async fn a_client_with_huffman_code_is_answered_call_after_call() {
     let (client, server) = duplex(4_096);
-    serve(AuthorityStream::new(server));
+    serve(adapted(server));
     let (mut calls, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client))
             .await

@@ -32,11 +32,11 @@ pub(crate) enum ManualAction {
 }
 
 /// The outcome of a command; a refusal says why.
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) type CommandResult = Result<(), String>;
 
 /// A message from the control socket or from the HTTP server to the supervisor.
 pub(crate) enum Request {
-    Command(Command, oneshot::Sender<Outcome>),
+    Command(Command, oneshot::Sender<CommandResult>),
     /// Why HTTP is not served at the configured address; none when it is served.
     HttpTrouble(Option<String>),
 }
@@ -57,7 +57,7 @@ impl Commands {
 
     /// Returns when the command is carried out or refused, and every reader of the snapshot sees
     /// the effect.
-    pub(crate) async fn run(&self, command: Command) -> Result<Outcome, Stopping> {
+    pub(crate) async fn run(&self, command: Command) -> Result<CommandResult, Stopping> {
         let (reply, outcome) = oneshot::channel();
         (self.0)(Request::Command(command, reply));
         outcome.await.map_err(|_| Stopping)

@@ -58,7 +58,11 @@ impl Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ready,
             kubelet: Some(kubelet),
-            drivers: self.drivers.values().map(|one| (**one).clone()).collect(),
+            drivers: self
+                .drivers
+                .values()
+                .map(|driver| Driver::clone(driver))
+                .collect(),
             notes,
         }
     }

@@ -12,13 +12,13 @@ use super::args::Args;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
 use crate::config::{LogLevel, LogSettings, LogTarget};
+use crate::csi::discover::{found_now, names_of};
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
 use crate::disk::sweep::{Ours, Unclaimed, sweep};
 use crate::os::text::printable;
 use crate::supervisor::state_file::SavedState;
-use crate::supervisor::{found_now, names_of};
 use crate::systemd::log;
 
 /// Warns of each file that cannot be removed, as the daemon would.

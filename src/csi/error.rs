@@ -16,6 +16,7 @@ use crate::disk::reach::Hung;
 use crate::disk::socket::SUN_PATH_MAX;
 use crate::driver::answer::AnswerError;
 use crate::grpc::client::{Broken, ConnectError};
+use crate::grpc::proto::control::Cause;
 
 /// Why the driver cannot be registered yet.
 #[derive(Debug, Error)]
@@ -100,6 +101,17 @@ pub(crate) enum DriverError {
 }
 
 impl DriverError {
+    /// The code for programs.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            DriverError::Forbidden { .. } => Cause::SocketForbidden,
+            DriverError::Exposed { .. } => Cause::Exposed,
+            DriverError::Hidden { .. } => Cause::DirectoryForbidden,
+            late if late.is_node_info_late() => Cause::NodeInfoLate,
+            _ => Cause::Unspecified,
+        }
+    }
+
     /// Nothing changes until a process creates a file.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(

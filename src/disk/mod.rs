@@ -11,6 +11,7 @@ pub(crate) mod obstacle;
 mod occupant;
 pub(crate) mod reach;
 pub(crate) mod reg_socket;
+pub(crate) mod removals;
 mod replace;
 pub(crate) mod runtime_dir;
 pub(crate) mod socket;

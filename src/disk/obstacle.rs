@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::grpc::proto::control::Cause;
+
 /// The reason, in words that an operator can act on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub(crate) enum Obstacle {
@@ -47,6 +49,18 @@ impl Obstacle {
             | Obstacle::Contested { .. }
             | Obstacle::RemovedAtOnce => true,
             Obstacle::NoDirectory(_) | Obstacle::Failed(_) => false,
+        }
+    }
+
+    /// The code for programs.
+    pub(crate) fn cause(&self) -> Cause {
+        match self {
+            Obstacle::LiveOwner(_) => Cause::LiveOwner,
+            Obstacle::NotASocket(_) => Cause::AlienFile,
+            Obstacle::Contested { .. } | Obstacle::RemovedAtOnce => Cause::Contested,
+            Obstacle::NameTaken(_) | Obstacle::NoDirectory(_) | Obstacle::Failed(_) => {
+                Cause::Unspecified
+            }
         }
     }
 }

@@ -163,10 +163,13 @@ fn staged_socket(entry: &DirEntry) -> Option<Identity> {
         .flatten()
 }
 
+/// A link of ours that a kill kept from its place, or a dead link that ours has replaced.
 fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
-    let is_ours = |link: &Identity| link.target().is_some_and(|to| layout.is_target(to));
-    let link = Identity::of(&entry.path()).ok()?;
-    (is_staged(&entry.file_name()) && is_ours(&link)).then_some(link)
+    let path = entry.path();
+    let link = Identity::of(&path).ok()?;
+    let target = link.target().filter(|_| is_staged(&entry.file_name()))?;
+    let is_left = layout.is_target(target) || matches!(probe(&path), ListenerProbe::Dead);
+    is_left.then_some(link)
 }
 
 /// The socket at `path`, if it has no listener.
@@ -213,6 +216,26 @@ mod tests {
 
     use super::*;
     use crate::disk::layout::LinkAlias;
+
+    /// A kill between the exchange and the removal leaves the link that was replaced, of whatever origin,
+    /// under our temporary name.
+    #[test]
+    fn a_dead_link_under_a_temporary_name_is_swept_wherever_it_leads() {
+        let dir = tempfile::tempdir().unwrap();
+        let (registry, kubelet) = (dir.path().join("registry"), dir.path().join("kubelet"));
+        let layout = Layout::new(&registry, &kubelet, &registry);
+        fs::create_dir(&kubelet).unwrap();
+        let socket = dir.path().join("foreign.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let [dead, alive, file] =
+            [".nr0123abc", ".nr4567def", ".nr89abcde"].map(|name| kubelet.join(name));
+        symlink("/nowhere", &dead).unwrap();
+        symlink(&socket, &alive).unwrap();
+        fs::write(&file, "").unwrap();
+        sweep(&layout, &Ours::default());
+        assert!(!dead.is_symlink());
+        assert!(alive.is_symlink() && file.exists());
+    }
 
     /// Another instance may come up between the look at its link and the removal.
     #[test]

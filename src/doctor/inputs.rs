@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use crate::api::control::ClientError;
 use crate::config::Settings;
+use crate::csi::discover::found_now;
 use crate::disk::reach::Reach;
 use crate::grpc::proto::control::{Driver, Status};
-use crate::supervisor::found_now;
 
 /// The inputs of all checks.
 pub(crate) struct Inputs {

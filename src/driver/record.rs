@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Driver;
 use super::machine::Withdrawal;
 use super::registration_state::{Registration, RegistrationState};
-use super::Driver;
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;

@@ -1,6 +1,8 @@
 //! Why a kubelet rejects a driver. The registration service transports only text, and this is the one
 //! place that reads it.
 
+use crate::grpc::proto::control::Cause;
+
 /// Why a kubelet rejected a driver, as far as it makes a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -20,6 +22,15 @@ impl Refusal {
             Refusal::AlreadyRegistered
         } else {
             Refusal::Other
+        }
+    }
+
+    /// The code for programs.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Refusal::AlreadyRegistered => Cause::AlreadyRegistered,
+            Refusal::TopologyCollision => Cause::TopologyCollision,
+            Refusal::Other => Cause::Unspecified,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The kubelets that we know of: those that spoke to us, and the signs of one that starts.
+//! The kubelets that the daemon knows of: those that called, and the sockets of a kubelet that starts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,24 +11,26 @@ use crate::os::clock::Moment;
 use crate::os::process::Process;
 use crate::os::task::Task;
 
-/// A kubelet looks at its directory once a second: when it has said nothing for longer, it has
-/// been through with what it saw.
+/// A kubelet looks at its directory once a second: a kubelet that has not called for longer has handled
+/// all that it saw.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Nobody waits for a kubelet to be through with others for longer.
+/// A driver waits no longer for a kubelet that handles other drivers.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// What is known of kubelets on this node.
+/// The kubelets on this node.
 pub(crate) struct KnownKubelets {
-    signs: StartSockets,
-    /// When they were last looked at.
+    start_sockets: StartSockets,
+    /// The start sockets at the last look.
     seen: SocketsSeen,
     /// Processes that told us how a registration went, each watched for its end.
     running: HashMap<Process, Task>,
-    /// Those of them that tell on another connection than they asked on.
+    /// Those of them that call NotifyRegistrationStatus on another connection than GetInfo.
     apart: HashSet<Process>,
-    /// The last to speak.
+    /// The last of them to call.
     last: Option<Process>,
-    /// When one began to tell us how registrations went, and when it last did.
+    /// The root directory of the kubelet that last called.
+    pub(crate) called_in: Option<PathBuf>,
+    /// When a kubelet began to tell us how registrations went, and when it last did.
     telling: Option<(Moment, Moment)>,
     /// A kubelet has called whose process we cannot see, nor will its start be seen, and which may
     /// ignore links when it starts.
@@ -36,37 +38,39 @@ pub(crate) struct KnownKubelets {
     no_hard_links: bool,
     directory: PathBuf,
     directory_seen: Option<Directory>,
-    /// The directory that the kubelet watches which runs now, if one does: that one which was there
-    /// when it started. It may be another one by now, and no kubelet looks at that.
+    /// The directory that the running kubelet watches: the one that existed when it started. Another
+    /// directory may be at its path by now, and no kubelet looks at that.
     watched: Option<Directory>,
 }
 
-/// What was at each of the signs' sockets.
+/// The file at each start socket's path.
 type SocketsSeen = Vec<(PathBuf, Option<Identity>)>;
 
-/// A socket was made where none was, or another one. A change of its owner, mode or label is none.
+/// A socket was created where none was, or another socket. A change of its owner, mode or label does not
+/// count.
 fn is_new(before: Option<&Identity>, now: Option<&Identity>) -> bool {
     now.is_some_and(|now| !before.is_some_and(|before| before.is_same_object(now)))
 }
 
 fn look(root: &Path) -> (StartSockets, SocketsSeen) {
-    let signs = StartSockets::of(root);
-    let sockets = signs.sockets().into_iter();
+    let start_sockets = StartSockets::of(root);
+    let sockets = start_sockets.sockets().into_iter();
     let seen = sockets.map(|path| (path.clone(), Identity::of(&path).ok()));
     let seen = seen.collect();
-    (signs, seen)
+    (start_sockets, seen)
 }
 
 impl KnownKubelets {
     pub(crate) fn new(root: &Path, directory: &Path) -> KnownKubelets {
-        let (signs, seen) = look(root);
+        let (start_sockets, seen) = look(root);
         let directory_seen = Directory::of(directory);
         KnownKubelets {
-            signs,
+            start_sockets,
             seen,
             running: HashMap::new(),
             apart: HashSet::new(),
             last: None,
+            called_in: None,
             telling: None,
             unseen: false,
             no_hard_links: false,
@@ -76,32 +80,32 @@ impl KnownKubelets {
         }
     }
 
-    /// The signs are below another root from now on.
+    /// The start sockets are below another root from now on.
     pub(crate) fn look_below(&mut self, root: &Path) {
-        (self.signs, self.seen) = look(root);
+        (self.start_sockets, self.seen) = look(root);
     }
 
     /// Sockets to watch for a kubelet's start.
-    pub(crate) fn signs(&self) -> Vec<PathBuf> {
+    pub(crate) fn start_sockets(&self) -> Vec<PathBuf> {
         self.seen.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// The signs as they were at the last look, to be written down.
-    pub(crate) fn marks(&self) -> BTreeMap<PathBuf, Identity> {
+    /// The start sockets as they were at the last look, for the state file.
+    pub(crate) fn saved_start_sockets(&self) -> BTreeMap<PathBuf, Identity> {
         let there = |(path, seen): &(PathBuf, Option<Identity>)| {
             seen.clone().map(|identity| (path.clone(), identity))
         };
         self.seen.iter().filter_map(there).collect()
     }
 
-    /// A kubelet has started since the signs were as in `marks`.
-    pub(crate) fn started_since(&self, marks: &BTreeMap<PathBuf, Identity>) -> bool {
+    /// A kubelet has started since the start sockets were as in `saved`.
+    pub(crate) fn started_since(&self, saved: &BTreeMap<PathBuf, Identity>) -> bool {
         let new =
-            |(path, seen): &(PathBuf, Option<Identity>)| is_new(marks.get(path), seen.as_ref());
+            |(path, seen): &(PathBuf, Option<Identity>)| is_new(saved.get(path), seen.as_ref());
         self.seen.iter().any(new)
     }
 
-    /// The directory that the kubelet watches, to be written down.
+    /// The directory that the kubelet watches, for the state file.
     pub(crate) fn watched(&self) -> Option<Watched> {
         let running = |last: &Process| self.running.contains_key(last);
         Some(Watched {
@@ -110,16 +114,16 @@ impl KnownKubelets {
         })
     }
 
-    /// Takes up what was written down, if it is of a kubelet that still runs: the signs were as in
-    /// `marks`. Returns that kubelet, if it has a pid.
+    /// Takes up what was saved, if it is of a kubelet that still runs: the start sockets were as in
+    /// `saved`. Returns that kubelet, if it has a pid.
     pub(crate) fn recall(
         &mut self,
         watched: Watched,
-        marks: &BTreeMap<PathBuf, Identity>,
+        saved: &BTreeMap<PathBuf, Identity>,
     ) -> Option<Process> {
         let runs = match watched.by {
             Some(kubelet) => kubelet.is_running(),
-            None => self.signs.show_a_kubelet() && !self.started_since(marks),
+            None => self.start_sockets.show_a_kubelet() && !self.started_since(saved),
         };
         if !runs {
             return None;
@@ -128,35 +132,36 @@ impl KnownKubelets {
         watched.by
     }
 
-    /// The kubelet watches a directory that is no longer the one at its path.
+    /// The kubelet watches a directory that is no longer at its path.
     pub(crate) fn is_blind(&self) -> bool {
         let both = self.watched.zip(self.directory_seen);
         both.is_some_and(|(watched, seen)| watched != seen)
     }
 
-    /// The kubelet that runs, or the next one, has the directory that is there now.
+    /// The kubelet that runs, or the next kubelet, watches the directory that exists now.
     pub(crate) fn sees_its_directory(&mut self) {
         self.watched = Directory::of(&self.directory);
     }
 
-    /// A kubelet is there: it listens on its own socket, or one that spoke to us still runs.
+    /// A kubelet runs: it listens on its own socket, or a kubelet that called still runs.
     pub(crate) fn any(&self) -> bool {
-        self.running.keys().any(|process| process.is_running()) || self.signs.show_a_kubelet()
+        self.running.keys().any(|process| process.is_running())
+            || self.start_sockets.show_a_kubelet()
     }
 
-    /// The one that last spoke to us, while it runs.
+    /// The kubelet that last called, while it runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.last
             .filter(|process| self.running.contains_key(process))
             .map(|process| process.pid)
     }
 
-    /// The process with this pid tells how a registration went on another connection than it asked on.
-    pub(crate) fn speak_apart(&self, pid: u32) -> bool {
+    /// The process with this pid calls NotifyRegistrationStatus on another connection than GetInfo.
+    pub(crate) fn calls_apart(&self, pid: u32) -> bool {
         self.apart.iter().any(|process| process.pid == pid)
     }
 
-    pub(crate) fn spoke_apart(&mut self, process: Option<Process>) {
+    pub(crate) fn called_apart(&mut self, process: Option<Process>) {
         self.apart.extend(process);
     }
 
@@ -175,8 +180,8 @@ impl KnownKubelets {
         self.no_hard_links = true;
     }
 
-    /// A kubelet that we have no pid for, and that may ignore links when it starts, was there. Tells
-    /// whether that is new, and nothing else would show its next start.
+    /// A kubelet without a visible pid, which may ignore links when it starts, has called. Tells whether
+    /// that is new, and no socket would show its next start.
     pub(crate) fn went_unseen(&mut self) -> bool {
         let shows = self.seen.iter().any(|(_, seen)| seen.is_some());
         !shows && !std::mem::replace(&mut self.unseen, true)
@@ -189,14 +194,14 @@ impl KnownKubelets {
         self.telling = Some((since, now));
     }
 
-    /// A kubelet goes through many drivers, and one that it has not called yet may be next.
+    /// A kubelet handles many drivers in turn, and a driver that it has not called yet may be next.
     pub(crate) fn is_busy(&self, now: Moment) -> bool {
         self.telling
             .is_some_and(|(since, last)| now - last < PAUSE && now - since < LONGEST_WAIT)
     }
 
-    /// A process spoke to us. `watch` is called for one that is new.
-    pub(crate) fn spoke(&mut self, process: Process, watch: impl FnOnce() -> Task) {
+    /// A process called. `watch` is called for a process that is new.
+    pub(crate) fn called(&mut self, process: Process, watch: impl FnOnce() -> Task) {
         self.last = Some(process);
         self.running.entry(process).or_insert_with(watch);
     }
@@ -207,7 +212,7 @@ impl KnownKubelets {
         self.sees_its_directory();
     }
 
-    /// Looks at the signs: whether a kubelet has started since the last look.
+    /// Looks at the start sockets: whether a kubelet has started since the last look.
     pub(crate) fn has_started(&mut self) -> bool {
         let mut started = false;
         for (path, seen) in &mut self.seen {
@@ -221,8 +226,8 @@ impl KnownKubelets {
         started
     }
 
-    /// Looks at the kubelet's directory: whether it is another one than at the last look. One that
-    /// is missing for a while and comes back is another one, too.
+    /// Looks at the kubelet's directory: whether it is another directory than at the last look. A
+    /// directory that is missing for a while and comes back is another directory, too.
     pub(crate) fn directory_was_replaced(&mut self) -> bool {
         let Some(now) = Directory::of(&self.directory) else {
             return false;
@@ -249,15 +254,15 @@ mod tests {
         fs::create_dir(socket.parent().unwrap()).unwrap();
         fs::write(&socket, "").unwrap();
         let mut kubelets = KnownKubelets::new(root.path(), root.path());
-        let marks = kubelets.marks();
+        let saved = kubelets.saved_start_sockets();
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(!kubelets.has_started());
-        assert!(!kubelets.started_since(&marks));
+        assert!(!kubelets.started_since(&saved));
         fs::remove_file(&socket).unwrap();
         assert!(!kubelets.has_started(), "an end is no start");
         fs::write(&socket, "").unwrap();
         assert!(kubelets.has_started());
-        assert!(kubelets.started_since(&marks));
+        assert!(kubelets.started_since(&saved));
     }
 
     #[test]
@@ -281,9 +286,9 @@ mod tests {
         kubelets.sees_its_directory();
         assert!(!kubelets.is_blind());
 
-        let marks = BTreeMap::new();
+        let saved = BTreeMap::new();
         let mut next = KnownKubelets::new(root.path(), &directory);
-        assert_eq!(next.recall(watched, &marks), Some(me));
+        assert_eq!(next.recall(watched, &saved), Some(me));
         assert!(next.is_blind());
         let ended = Process {
             started: me.started + 1,
@@ -291,7 +296,7 @@ mod tests {
         };
         for by in [Some(ended), None] {
             let mut next = KnownKubelets::new(root.path(), &directory);
-            assert_eq!(next.recall(Watched { by, ..watched }, &marks), None);
+            assert_eq!(next.recall(Watched { by, ..watched }, &saved), None);
             assert!(!next.is_blind());
         }
     }

@@ -1,15 +1,15 @@
-//! Looks at the world when something changed, and tells the state machines what is there.
+//! Looks at the disk when something changed, and tells the state machines what is there.
 
 use std::collections::BTreeSet;
 
-use super::reports::UNSEEN;
-use super::runner::{link_place, socket_place};
-use super::{DriverId, Subject, Supervisor};
+use super::files::{are_links_sockets, existing_link, link_place, socket_place};
+use super::inputs::UNSEEN;
+use super::state_file::Origin;
+use super::{RunnerKey, Subject, Supervisor, Work};
+use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
-use crate::disk::name::DriverName;
 use crate::disk::watch::WatchEvent;
-use crate::driver::{Event, Record, Seen};
+use crate::driver::{Event, Seen};
 
 impl Supervisor {
     pub(super) fn look_at(&mut self, change: WatchEvent<Subject>) {
@@ -22,25 +22,24 @@ impl Supervisor {
     fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
         self.look_at_kubelet_directory();
         self.look_at_layout();
-        let mut signs = false;
-        let mut plugins = false;
+        let (mut start_sockets, mut plugins) = (false, false);
         for subject in subjects {
             match subject {
-                Subject::Driver(id) => {
-                    if let Some(entry) = self.entries.get(&id) {
-                        entry.contact.changed();
+                Subject::Driver(key) => {
+                    if let Some(runner) = self.runners.get(&key) {
+                        runner.monitor.changed();
                     }
-                    self.look_at_exposure(&id);
+                    self.look_at_exposure(key);
                 }
-                Subject::Socket(id) => self.look_at_socket(&id),
-                Subject::Link(id) => self.look_at_link(&id),
-                Subject::Sign(_) => signs = true,
+                Subject::Files(key) => self.queue.push(key, Work::Look),
+                Subject::StartSocket(_) => start_sockets = true,
                 Subject::Plugins => plugins = true,
+                Subject::Candidate(id) if self.key_of(&id).is_some() => {}
                 Subject::Candidate(id) => self.look_at_candidate(&id),
             }
         }
-        if signs {
-            self.look_at_signs();
+        if start_sockets {
+            self.look_at_start_sockets();
         }
         if plugins {
             self.look_at_plugins();
@@ -48,94 +47,39 @@ impl Supervisor {
     }
 
     fn look_at_everything(&mut self) {
-        self.remove_hidden();
+        self.remove_uncovered();
         self.look_at_kubelet_directory();
         self.look_at_layout();
-        self.look_at_signs();
-        let kubelet_there = self.kubelets.any();
-        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
-        for id in ids {
-            self.look_at_socket(&id);
-            self.look_at_link(&id);
-            if let Some(entry) = self.entries.get(&id) {
-                entry.contact.resync();
+        self.look_at_start_sockets();
+        for key in self.keys() {
+            self.queue.push(key, Work::Look);
+            self.queue.push(key, Work::Tick);
+            if let Some(runner) = self.runners.get(&key) {
+                runner.monitor.resync();
             }
-            self.look_at_exposure(&id);
-            self.tick_with(&id, kubelet_there);
+            self.look_at_exposure(key);
         }
         self.look_at_plugins();
     }
 
-    pub(super) fn look_at_signs(&mut self) {
+    pub(super) fn look_at_start_sockets(&mut self) {
         if self.kubelets.has_started() {
             tracing::info!("a kubelet has started");
-            self.apply_to_all(&Event::KubeletStarted);
+            self.push_to_all(&Event::KubeletStarted);
         }
     }
 
-    /// A mount or a link has made one directory of two, or two of one: every driver begins anew where
-    /// its socket and its link now belong.
-    pub(super) fn look_at_layout(&mut self) {
-        if self.layout.holds() {
-            self.next_layout = None;
-            return;
-        }
-        // Whoever swaps the directories all the time is not followed at full speed.
-        let now = self.now();
-        let at = *self
-            .next_layout
-            .get_or_insert_with(|| now + self.layout_pace.disturbed(now));
-        if now < at {
-            return;
-        }
-        self.next_layout = None;
-        let layout = self.settings.layout();
-        let number = if layout.one_directory() { "one" } else { "two" };
-        tracing::warn!(
-            registry_dir = %layout.registry_dir().display(),
-            kubelet_dir = %layout.kubelet_dir().display(),
-            "registry_dir and the kubelet's directory are {number} from now on; every driver is published anew"
-        );
-        let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
-        let mut records = Vec::new();
-        for id in ids {
-            let record = self.entries.get(&id).map(|entry| entry.driver.record());
-            self.remove_by_the_kubelets_path(&id);
-            self.dismiss(&id);
-            // What somebody did by hand is undone by hand.
-            records.push((id, record.and_then(Record::by_hand)));
-        }
-        self.layout = layout;
-        for (id, record) in records {
-            self.add(&id, record.as_ref());
-        }
-        self.changed = true;
-        self.unsaved = true;
-    }
-
-    /// registry_dir may lead elsewhere by now, and the socket be left beside the link.
-    fn remove_by_the_kubelets_path(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.get(id).filter(|_| self.layout.one_directory()) else {
-            return;
-        };
-        if let Some((name, identity)) = entry.driver.serves() {
-            let (path, identity) = (self.layout.socket_beside_link(name), identity.clone());
-            self.remove(path, &identity);
-        }
-    }
-
-    /// A kubelet that runs while its directory is replaced watches the deleted one for good.
+    /// A kubelet that runs while its directory is replaced watches the deleted directory for good.
     fn look_at_kubelet_directory(&mut self) {
         if !self.kubelets.directory_was_replaced() {
             return;
         }
-        self.unsaved = true;
+        self.state_file.changed();
         if self.kubelets.is_blind() && self.kubelets.any() {
             self.warn_of_blindness();
-            let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
-            for id in ids {
-                self.look_at_link(&id);
-                self.apply(&id, Event::DirectoryReplaced);
+            for key in self.keys() {
+                self.queue.push(key, Work::Look);
+                self.push(key, Event::DirectoryReplaced);
             }
         } else {
             self.kubelets.sees_its_directory();
@@ -145,104 +89,96 @@ impl Supervisor {
     pub(super) fn warn_of_blindness(&self) {
         tracing::warn!(
             directory = %self.layout.kubelet_dir().display(),
-            "the kubelet's directory was deleted and made anew; the kubelet does not see it until it is restarted"
+            "the kubelet's directory was deleted and recreated; the kubelet does not see it until it is restarted"
         );
     }
 
-    pub(super) fn look_at_socket(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.get(id) else {
+    /// Looks at a driver's socket and then at its link, which may be another name of the socket.
+    pub(super) fn look_at_files(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get(&key) else {
             return;
         };
-        let Some(name) = entry.driver.name() else {
+        let Some(name) = runner.driver.name() else {
             return;
         };
-        let ours = entry.driver.serves().map(|(_, identity)| identity);
-        let seen = match socket_place(&self.layout, name).intact(ours) {
-            Some(identity) => Seen::Ours(identity),
-            None => Seen::NotOurs,
+        let ours = runner.driver.serves().map(|(_, identity)| identity);
+        let socket = socket_place(&self.layout, name).intact(ours);
+        self.step(key, Event::SocketSeen(seen(socket)));
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
         };
-        self.apply(id, Event::SocketSeen(seen));
-        // The link is another name of the socket that was there before.
-        if self.links_are_sockets() {
-            self.look_at_link(id);
+        let Some(name) = runner.driver.name() else {
+            return;
+        };
+        let place = link_place(&self.kubelets, &self.layout, name, runner.driver.slot());
+        let link = existing_link(&place);
+        runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
+        let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
+        let hard = place.hard;
+        self.step(key, Event::LinkSeen(seen(link)));
+        if is_symbolic && hard {
+            self.push(key, Event::Reannounce(UNSEEN));
+            self.queue.push(key, Work::Tick);
         }
     }
 
-    pub(super) fn look_at_link(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.get(id) else {
-            return;
-        };
-        let Some(name) = entry.driver.name() else {
-            return;
-        };
-        let seen = match self.standing_link(name, entry.driver.slot()) {
-            Some(identity) => Seen::Ours(identity),
-            None => Seen::NotOurs,
-        };
-        let stood = entry.driver.links().is_some();
-        if stood
-            && seen == Seen::NotOurs
-            && let Some(entry) = self.entries.get_mut(id)
-        {
-            entry.link_missing = true;
-        }
-        let symbolic = matches!(&seen, Seen::Ours(link) if link.target().is_some());
-        self.apply(id, Event::LinkSeen(seen));
-        if symbolic && self.links_are_sockets() {
-            self.apply(id, Event::Reannounce(UNSEEN));
-            self.tick(id);
-        }
+    pub(super) fn are_links_sockets(&self) -> bool {
+        are_links_sockets(&self.kubelets, &self.layout)
     }
 
-    /// Each link is one more name of its socket, which needs the socket's own directory.
-    pub(super) fn links_are_sockets(&self) -> bool {
-        self.kubelets.want_sockets() && self.layout.one_directory()
-    }
-
-    /// The link at its place, if it is the one that we would make.
-    pub(super) fn standing_link(&self, name: &DriverName, slot: LinkAlias) -> Option<Identity> {
-        let place = link_place(&self.layout, name, slot, self.links_are_sockets());
-        Identity::of(&place.path)
-            .ok()
-            .filter(|identity| place.is_ours(identity))
-    }
-
-    /// Watches the places of a driver's socket and link, which move with its name.
-    pub(super) fn follow_places(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.get_mut(id) else {
+    /// Looks at the way to the socket of a driver that the configuration names. The monitor refuses a
+    /// driver that was discovered in such a place.
+    pub(super) fn look_at_exposure(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let name = entry.driver.name();
-        let places = [
-            (
-                Subject::Socket(id.clone()),
-                name.map(|name| self.layout.socket(name)),
-                &mut entry.followed.socket,
-            ),
-            (
-                Subject::Link(id.clone()),
-                name.map(|name| self.layout.link(name, entry.driver.slot())),
-                &mut entry.followed.link,
-            ),
-        ];
-        let mut look = false;
-        for (subject, path, followed) in places {
-            if *followed == path {
-                continue;
-            }
-            if let Some(old) = followed.take() {
-                self.watcher.unfollow(&old, &subject);
-            }
-            if let Some(new) = &path {
-                self.watcher.follow(new, &subject);
-                look = true;
-            }
-            *followed = path;
+        let (id, socket) = (&runner.id, &runner.settings.csi_socket);
+        // The main loop does not wait for a file system that another machine or program serves.
+        let now = if runner.origin == Origin::Discovery || self.reach.may_hang(socket) {
+            None
+        } else {
+            // A path that cannot be looked at cannot be connected to either, and that says why.
+            Exposure::of(socket).unwrap_or(None)
+        };
+        if now == runner.exposure {
+            return;
         }
-        // What happened between the last look and the watch would go unseen.
-        if look {
-            self.look_at_socket(id);
-            self.look_at_link(id);
+        if let Some(exposure) = &now {
+            let mend = exposure.mend();
+            tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {mend}");
         }
+        runner.exposure = now;
     }
+
+    /// The note for the status.
+    pub(super) fn exposed(&self) -> Option<String> {
+        let exposed = self.runners.values();
+        let exposed = exposed.filter_map(|runner| Some((&runner.id, runner.exposure.as_ref()?)));
+        let count = exposed.clone().count();
+        let (id, exposure) = exposed.min_by_key(|(id, _)| *id)?;
+        let mend = exposure.mend();
+        let more = match count - 1 {
+            0 => String::new(),
+            more => format!("; and {more} more drivers"),
+        };
+        Some(format!("{id}: {exposure}: {mend}{more}"))
+    }
+
+    /// Tries again to remove files of ours. A driver that came back under its old name uses its file
+    /// again.
+    pub(super) fn retry_removals(&mut self) {
+        let (runners, layout) = (&self.runners, &self.layout);
+        self.removals
+            .retry(|path| runners.values().any(|runner| runner.has_file(layout, path)));
+    }
+
+    fn remove_uncovered(&mut self) {
+        let (runners, layout) = (&self.runners, &self.layout);
+        self.removals
+            .remove_uncovered(|path| runners.values().any(|runner| runner.has_file(layout, path)));
+    }
+}
+
+fn seen(ours: Option<Identity>) -> Seen {
+    ours.map_or(Seen::NotOurs, Seen::Ours)
 }

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::{DriverId, Followed, Subject, Supervisor};
+use super::state_file::{Origin, SavedDriver};
+use super::{DriverId, Supervisor};
 use crate::disk::name::DriverName;
-use crate::supervisor::state_file::{Origin, Written};
 
-/// What is known of a driver by which it may be found under another id.
+/// What is known of a driver, by which it may be recognized under another id.
 struct Known {
     id: String,
     csi_socket: Option<PathBuf>,
@@ -21,100 +21,82 @@ struct Known {
 
 impl Supervisor {
     /// Puts each record under the id that the configuration has for its driver now.
-    pub(super) fn rename_records(
+    pub(super) fn rename_saved(
         &self,
-        records: BTreeMap<String, Written>,
-    ) -> BTreeMap<String, Written> {
-        let known = records.iter().map(|(id, written)| Known {
+        saved: BTreeMap<String, SavedDriver>,
+    ) -> BTreeMap<String, SavedDriver> {
+        let known = saved.iter().map(|(id, saved)| Known {
             id: id.clone(),
-            csi_socket: written.csi_socket.clone(),
-            name: written.record.name.clone(),
-            stays: self.looks_after(id, written),
+            csi_socket: saved.csi_socket.clone(),
+            name: saved.record.name.clone(),
+            stays: self.looks_after(id, saved),
         });
         let mut new_ids = self.new_ids(known.collect());
-        records
+        saved
             .into_iter()
-            .filter_map(|(id, written)| Some((new_ids.remove(&id)??, written)))
+            .filter_map(|(id, saved)| Some((new_ids.remove(&id)??, saved)))
             .collect()
     }
 
-    /// A driver of an earlier run that the configuration has, that would be found now, or that was
-    /// found and that somebody still counts on, wherever its directory is now.
-    pub(super) fn looks_after(&self, id: &str, written: &Written) -> bool {
+    /// A driver of an earlier run that the configuration has, that discovery would find now, or that was
+    /// discovered and that a kubelet or an operator still counts on, wherever its directory is now.
+    pub(super) fn looks_after(&self, id: &str, saved: &SavedDriver) -> bool {
         self.settings.drivers.contains_key(id)
             || self.has_plugin(id)
-            || self.was_found(id, written) && self.still_discovers(id, &written.record)
+            || self.was_found(id, saved) && saved.record.is_held() && self.discovers(id)
     }
 
-    /// An earlier version did not write down where a driver came from. One whose socket was elsewhere
-    /// than discovery looks had a table.
-    fn was_found(&self, id: &str, written: &Written) -> bool {
-        let registered = written.record.registration.as_ref();
+    /// An earlier version did not save where a driver came from. A driver whose socket was elsewhere than
+    /// discovery looks had a table.
+    fn was_found(&self, id: &str, saved: &SavedDriver) -> bool {
+        let registered = saved.record.registration.as_ref();
         let is_at_home = |endpoint: &PathBuf| *endpoint == self.settings.driver(id).endpoint;
-        match written.origin {
+        match saved.origin {
             Some(origin) => origin == Origin::Discovery,
             None => registered.is_none_or(|registered| is_at_home(&registered.terms.endpoint)),
         }
     }
 
     /// Renames the drivers that run, as far as the changed settings have them under another id, and
-    /// dismisses those that the settings do not have any more. `stays` tells which ids they still have.
-    pub(super) fn rename_entries(&mut self, stays: impl Fn(&Supervisor, &DriverId) -> bool) {
-        let known = self.entries.iter().map(|(id, entry)| Known {
-            id: id.to_string(),
-            csi_socket: Some(entry.settings.csi_socket.clone()),
-            name: entry.driver.name().cloned(),
-            stays: stays(self, id),
+    /// removes those that the settings do not have any more. `stays` tells which ids they still have.
+    pub(super) fn rename_drivers(&mut self, stays: impl Fn(&Supervisor, &str) -> bool) {
+        let known = self.runners.values().map(|runner| Known {
+            id: runner.id.to_string(),
+            csi_socket: Some(runner.settings.csi_socket.clone()),
+            name: runner.driver.name().cloned(),
+            stays: stays(self, &runner.id),
         });
-        let mut moving = Vec::new();
-        for (old, new) in self.new_ids(known.collect()) {
-            let Some(new) = new else {
-                self.dismiss(&old.into());
+        let new_ids = self.new_ids(known.collect());
+        let mut renamed = Vec::new();
+        for key in self.keys() {
+            let Some(old) = self.runners.get(&key).map(|runner| runner.id.clone()) else {
                 continue;
             };
-            if new == old {
-                continue;
-            }
-            let (old, new) = (DriverId::from(old), DriverId::from(new));
-            if let Some(entry) = self.unfollow(&old) {
-                moving.push((old, new, entry));
+            let new = new_ids.get(&*old).and_then(|new| new.as_deref());
+            match new {
+                None => drop(self.remove_driver(key)),
+                Some(new) if *new == *old => {}
+                Some(new) => {
+                    tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
+                    self.metrics.registering.forget(&old);
+                    self.board.set(&old, None);
+                    renamed.push((key, DriverId::from(new)));
+                }
             }
         }
-        for (old, new, mut entry) in moving {
-            tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
-            entry.endpoint.rename(&new);
-            entry.owner = None;
-            entry.followed = Followed::default();
-            for holder in self.names.values_mut().filter(|holder| **holder == old) {
-                *holder = new.clone();
+        for (key, id) in renamed {
+            self.metrics.registering.expect(&id);
+            self.names.rename(key, &id);
+            if let Some(runner) = self.runners.get_mut(&key) {
+                runner.id = id;
             }
-            self.metrics.registering.forget(&old);
-            self.metrics.registering.expect(&new);
-            self.entries.insert(new.clone(), entry);
-            self.reconfigure_driver(&new);
+            self.reconfigure_driver(key);
         }
     }
 
-    /// Takes a driver out, with all that is watched for it under its id.
-    pub(super) fn unfollow(&mut self, id: &DriverId) -> Option<super::Runner> {
-        let entry = self.entries.remove(id)?;
-        self.board.touch(id);
-        self.schedule.set(id, None);
-        self.discovery.stays(id);
-        self.watcher
-            .unfollow(&entry.settings.csi_socket, &Subject::Driver(id.clone()));
-        if let Some(path) = &entry.followed.socket {
-            self.watcher.unfollow(path, &Subject::Socket(id.clone()));
-        }
-        if let Some(path) = &entry.followed.link {
-            self.watcher.unfollow(path, &Subject::Link(id.clone()));
-        }
-        Some(entry)
-    }
-
-    /// The id of each driver from now on; none for one that the settings do not have any more, or whose
-    /// id another driver has now. Each id is given once: to the driver at its socket, else to the one
-    /// with its name, else to the one that had it.
+    /// The id of each driver from now on; none for a driver that the settings do not have any more, or
+    /// whose id another driver has now. Each id is given once: to the driver at its socket, else to the
+    /// driver with its name, else to the driver that had it.
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {
         let mut new_ids = BTreeMap::new();
         let mut given = BTreeSet::new();

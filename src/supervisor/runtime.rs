@@ -1,133 +1,157 @@
-//! The runtime directory as we look after it: whether it is still ours, taken again when somebody has
-//! deleted it, and left when another instance has taken it.
+//! The state file in the runtime directory: when it is written, and whether the directory is still ours.
 
-use std::path::Path;
-use std::time::Duration;
+use tokio::sync::oneshot;
 
-use tokio::time::{sleep, timeout};
+use super::Supervisor;
+use super::state_file::SavedState;
+use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 
-use super::{DriverId, Supervisor};
-use crate::api::control::{Client, ClientError};
-use crate::disk::runtime_dir::{self, RuntimeError};
-use crate::disk::socket::{ListenerProbe, listener, probe};
-use crate::driver::Record;
+/// state.json, the directory that it is in, and the kubelets that wait for the next write.
+pub(super) struct StateFile {
+    /// None where no runtime directory can be had.
+    runtime: Option<RuntimeDir>,
+    /// Why the runtime directory that was deleted is not made again.
+    trouble: Option<String>,
+    /// Another instance has the runtime directory.
+    taken: Option<RuntimeError>,
+    dirty: bool,
+    /// The last write failed.
+    failing: bool,
+    /// Kubelets that get their answer when the state is written.
+    unanswered: Vec<oneshot::Sender<()>>,
+}
 
-/// How long another instance, which has just taken the lock, may take to listen.
-const HANDOVER: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+impl StateFile {
+    pub(super) fn new(runtime: Option<RuntimeDir>) -> StateFile {
+        StateFile {
+            runtime,
+            trouble: None,
+            taken: None,
+            dirty: false,
+            failing: false,
+            unanswered: Vec::new(),
+        }
+    }
 
-impl Supervisor {
-    /// Makes sure that the runtime directory is there and the lock in it is ours. Where it cannot be
-    /// made it is tried again with each slow look.
-    pub(super) fn hold_runtime(&mut self) {
+    pub(super) fn runtime(&self) -> Option<&RuntimeDir> {
+        self.runtime.as_ref()
+    }
+
+    /// What an earlier run wrote.
+    pub(super) fn load(&self) -> Option<SavedState> {
+        SavedState::load(&self.runtime.as_ref()?.state())
+    }
+
+    /// The state has to be written at the end of the turn.
+    pub(super) fn changed(&mut self) {
+        self.dirty = true;
+    }
+
+    pub(super) fn answer_after_save(&mut self, kubelet: oneshot::Sender<()>) {
+        self.unanswered.push(kubelet);
+    }
+
+    /// The write has to be tried again soon. A directory that cannot be made is no more urgent than
+    /// the slow look.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing && self.trouble.is_none()
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.clone()
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.is_some()
+    }
+
+    /// Why the runtime directory is another instance's.
+    pub(super) fn taken(&mut self) -> Option<RuntimeError> {
+        self.taken.take()
+    }
+
+    /// Makes sure that the runtime directory exists and the lock in it is ours. Where the directory
+    /// cannot be made, the next slow look tries again. Tells whether it had been deleted and is ours again.
+    fn hold(&mut self) -> bool {
         let Some(runtime) = &mut self.runtime else {
-            return;
+            return false;
         };
+        let path = runtime.path().display().to_string();
         if runtime.is_held() {
-            if self.runtime_trouble.take().is_some() {
-                let path = runtime.path().display();
-                tracing::info!(%path, "the runtime directory is there again");
-                self.changed = true;
+            if self.trouble.take().is_some() {
+                tracing::info!(%path, "the runtime directory exists again");
             }
-            return;
+            return false;
         }
         match runtime.take_again() {
             Ok(()) => {
-                let path = runtime.path().display();
                 tracing::warn!(%path, "the runtime directory or its lock was deleted, and is taken again");
-                self.changed |= self.runtime_trouble.take().is_some();
-                self.unsaved = true;
-                // The control socket has a place again.
-                self.looks.send_replace(());
+                self.trouble = None;
+                self.dirty = true;
+                return true;
             }
-            Err(error @ RuntimeError::Held { .. }) => self.evicted = Some(error),
+            Err(error @ RuntimeError::Held { .. }) => self.taken = Some(error),
             Err(error) => {
-                let trouble = format!(
+                let trouble = Some(format!(
                     "{error}; commands do not reach the daemon, and a restart may cost a registration"
-                );
-                if self.runtime_trouble.as_ref() != Some(&trouble) {
-                    tracing::error!("{trouble}");
-                    self.runtime_trouble = Some(trouble);
-                    self.changed = true;
+                ));
+                if self.trouble != trouble {
+                    tracing::error!("{}", trouble.as_deref().unwrap_or_default());
+                    self.trouble = trouble;
                 }
             }
         }
+        false
     }
 
-    /// Another instance has our runtime directory and looks after the drivers. What we know of them
-    /// is handed over, so that the kubelet notices nothing.
-    pub(super) async fn make_way(mut self, taken: RuntimeError) -> RuntimeError {
-        let word = "stopping; another instance looks after the drivers";
-        self.notifier.stopping(word);
-        tracing::info!("{word}");
-        let successor = match &self.runtime {
-            Some(runtime) => {
-                let path = runtime.path().to_owned();
-                self.hear_kubelets(async move { successor(&path).await })
-                    .await
-            }
-            None => None,
+    fn write(&mut self, state: &SavedState) {
+        let Some(path) = self.runtime.as_ref().map(RuntimeDir::state) else {
+            return;
         };
-        self.hear_last_calls().await;
-        let records: Vec<(DriverId, Record)> = self
-            .entries
-            .iter_mut()
-            .map(|(id, entry)| {
-                // The other one listens at the same places, once nobody else does.
-                entry.service = None;
-                (id.clone(), entry.driver.record())
-            })
-            .collect();
-        if let Some(mut successor) = successor {
-            for (id, record) in records {
-                if let Err(error) = successor.take_up(&id, &record).await {
-                    tracing::warn!(%error, driver = %id, "{id}: the other instance does not take it up");
-                }
+        let written = state.save(&path);
+        // There may be no other occasion to write for months.
+        self.dirty = written.is_err();
+        let was_failing = std::mem::replace(&mut self.failing, self.dirty);
+        let path = path.display();
+        match written {
+            Ok(()) if was_failing => tracing::info!(%path, "the state can be written again"),
+            Err(error) if !was_failing => {
+                tracing::warn!(%error, %path, "cannot write the state; a restart may cost a registration");
             }
+            Ok(()) | Err(_) => {}
         }
-        taken
     }
 
-    /// Goes on with what another instance knew of a driver, which has left it to us.
-    pub(super) fn take_up(&mut self, driver: &str, record: &Record) -> Result<(), String> {
-        let id = DriverId::from(driver);
-        let Some(entry) = self.entries.get(&id) else {
-            return Err(format!("there is no driver \"{driver}\""));
-        };
-        if entry.driver.record().is_held() {
-            return Ok(());
+    pub(super) fn answer_kubelets(&mut self) {
+        for kubelet in self.unanswered.drain(..) {
+            if kubelet.send(()).is_err() {
+                tracing::debug!("a kubelet left before it had its answer");
+            }
         }
-        tracing::info!(driver, "{driver}: taken up from another instance");
-        self.forget(&id);
-        self.add(driver, Some(record));
-        self.unsaved = true;
-        Ok(())
     }
 }
 
-/// The instance that holds the directory, as soon as it listens there.
-async fn successor(runtime: &Path) -> Option<Client> {
-    let socket = runtime_dir::control_socket(runtime);
-    let coming = async {
-        // Our own socket may still be there.
-        while !is_served_by_the_holder(runtime, &socket) {
-            sleep(LOOK_AGAIN).await;
+impl Supervisor {
+    pub(super) fn hold_runtime(&mut self) {
+        if self.state_file.hold() {
+            // The control socket has a place again.
+            self.looks.send_replace(());
         }
-        Client::connect(&socket).await
-    };
-    let why = match timeout(HANDOVER, coming).await {
-        Ok(Ok(client)) => return Some(client),
-        Ok(Err(error)) => error,
-        Err(_) => ClientError::Silent(socket),
-    };
-    tracing::warn!(error = %why, "the other instance is not told what we know of the drivers");
-    None
-}
+    }
 
-fn is_served_by_the_holder(runtime: &Path, socket: &Path) -> bool {
-    let holder = runtime_dir::last_holder(runtime).filter(|pid| *pid != std::process::id());
-    match probe(socket) {
-        ListenerProbe::Alive(Some(stream)) => holder.is_some() && listener(&stream) == holder,
-        _ => false,
+    /// Writes the state if it has changed.
+    pub(super) fn save(&mut self) {
+        if !self.state_file.dirty || self.state_file.runtime.is_none() {
+            return;
+        }
+        // Another instance's state is not overwritten.
+        self.hold_runtime();
+        if self.state_file.trouble.is_some() || self.state_file.is_taken() {
+            return;
+        }
+        let runners = self.runners.values();
+        let drivers = runners.map(|runner| (runner.id.to_string(), runner.saved()));
+        let state = SavedState::new(&self.kubelets, &self.layout, drivers.collect());
+        self.state_file.write(&state);
     }
 }

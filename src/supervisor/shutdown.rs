@@ -1,33 +1,38 @@
-//! How it ends: for one driver that is removed, and for all of them when we stop.
+//! The end of the daemon, and of a driver that is removed.
 
 use std::future::Future;
+use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
-use super::{DriverId, Subject, Supervisor};
+use super::{Runner, RunnerKey, Subject, Supervisor, Timer, Work};
+use crate::api::control::{Client, ClientError};
 use crate::config::OnStop;
+use crate::disk::runtime_dir::{self, RuntimeError};
+use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::systemd;
 use crate::systemd::job::{self, Job};
 
-use crate::kubelet::known::KnownKubelets;
-
-/// How long those who call at our end may take to say how it went, and to get their answer: a
+/// How long kubelets that call at our end may take to say how it went, and to get their answer: a
 /// kubelet that gets none takes the driver off the node.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
+/// How long another instance, which has just taken the lock, may take to listen.
+const HANDOVER: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What becomes of links and sockets when we stop.
+/// What becomes of links and sockets when the daemon stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// They go, and the kubelet de-registers.
     Withdraw,
-    /// They stay for our successor; the kubelet notices nothing.
+    /// They stay for the next run; the kubelet notices nothing.
     Keep,
 }
 
 impl Ending {
-    /// "auto" withdraws only when somebody wants us gone: a stop of the unit, or a signal to a
-    /// process that no systemd looks after. When systemd cannot be asked, nothing is taken away.
+    /// "auto" withdraws only when the daemon is not wanted any more: a stop of the unit, or a signal to
+    /// a process that systemd does not run. When systemd cannot be asked, nothing is taken away.
     async fn choose(on_stop: OnStop) -> Ending {
         match on_stop {
             OnStop::Withdraw => Ending::Withdraw,
@@ -53,36 +58,68 @@ impl Supervisor {
         tracing::info!("{word}");
         match ending {
             Ending::Withdraw => {
-                let ids: Vec<DriverId> = self.entries.keys().cloned().collect();
-                for id in ids {
-                    self.withdraw(&id);
+                for key in self.keys() {
+                    self.withdraw(key);
                 }
             }
             Ending::Keep => self.hear_last_calls().await,
         }
+        self.state_file.changed();
         self.save();
-        if let Some(runtime) = &self.runtime {
+        if let Some(runtime) = self.state_file.runtime() {
             runtime.leave();
         }
     }
 
-    /// Lets those who are calling finish.
-    pub(super) async fn hear_last_calls(&mut self) {
-        let mut entries = self.entries.values();
-        if entries.any(|entry| entry.endpoint.has_visitors()) {
+    /// Another instance has our runtime directory and looks after the drivers. What we know of them
+    /// is handed over, so that the kubelet notices nothing.
+    pub(super) async fn make_way(mut self, taken: RuntimeError) -> RuntimeError {
+        let word = "stopping; another instance looks after the drivers";
+        self.notifier.stopping(word);
+        tracing::info!("{word}");
+        let successor = match self.state_file.runtime() {
+            Some(runtime) => {
+                let path = runtime.path().to_owned();
+                self.hear_kubelets(async move { successor(&path).await })
+                    .await
+            }
+            None => None,
+        };
+        self.hear_last_calls().await;
+        // The other instance listens at the same places, once no other process does.
+        self.runners
+            .values_mut()
+            .for_each(|runner| runner.files.service = None);
+        if let Some(mut successor) = successor {
+            for runner in self.runners.values() {
+                let id = &runner.id;
+                if let Err(error) = successor.take_up(id, &runner.driver.record()).await {
+                    tracing::warn!(%error, driver = %id, "{id}: the other instance does not take it up");
+                }
+            }
+        }
+        taken
+    }
+
+    /// Lets calls that are in progress end.
+    async fn hear_last_calls(&mut self) {
+        let has_visitors = |runner: &Runner| runner.endpoint.has_visitors();
+        if self.runners.values().any(has_visitors) {
             self.hear_kubelets(sleep(LAST_ANSWERS)).await;
         }
     }
 
-    /// Does the work, and meanwhile writes down what kubelets say and answers them.
-    pub(super) async fn hear_kubelets<T>(&mut self, work: impl Future<Output = T>) -> T {
+    /// Does the work, and meanwhile saves what kubelets say and answers them.
+    async fn hear_kubelets<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         loop {
             tokio::select! {
                 biased;
-                Some(report) = self.reports.recv() => {
-                    self.take_batch(report);
-                    self.write_down();
+                Some(input) = self.inputs.recv() => {
+                    self.take_batch(input);
+                    self.work();
+                    self.save();
+                    self.state_file.answer_kubelets();
                     self.answer_clients();
                 }
                 done = &mut work => return done,
@@ -91,55 +128,71 @@ impl Supervisor {
     }
 
     /// Removes a driver's link and socket, if they are ours.
-    pub(super) fn withdraw(&mut self, id: &DriverId) {
-        let Some(entry) = self.entries.get_mut(id) else {
+    pub(super) fn withdraw(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let link = entry.driver.links().map(|(name, slot, identity)| {
-            let path = self.layout.link(name, slot);
-            (path, identity.clone())
-        });
-        let socket = entry
-            .driver
-            .serves()
-            .map(|(name, identity)| (self.layout.socket(name), identity.clone()));
-        entry.driver.was_withdrawn();
-        entry.service = None;
-        for (path, identity) in link.into_iter().chain(socket) {
-            self.remove(path, &identity);
+        let layout = &self.layout;
+        runner.files.service = None;
+        if let Some((name, slot, identity)) = runner.driver.links() {
+            self.removals.remove(layout.link(name, slot), identity);
         }
-    }
-
-    /// A driver is no longer ours: all that stands for it goes, and all that was counted.
-    pub(super) fn dismiss(&mut self, id: &DriverId) {
-        self.withdraw(id);
-        self.forget(id);
-        self.metrics.registering.forget(id);
-    }
-
-    /// Ends all that runs for a driver, and leaves what stands on disk alone.
-    pub(super) fn forget(&mut self, id: &DriverId) {
-        drop(self.unfollow(id));
-        self.names.retain(|_, holder| holder != id);
-    }
-
-    pub(super) fn move_to_new_directories(&mut self) {
-        self.unwatch_signs();
-        self.layout = self.settings.layout();
-        self.kubelets = KnownKubelets::new(self.settings.kubelet_root(), self.layout.kubelet_dir());
-        self.watch_signs();
-    }
-
-    /// StartSockets of a kubelet are elsewhere; what it was told and told us still holds.
-    pub(super) fn look_below_another_root(&mut self) {
-        self.unwatch_signs();
-        self.kubelets.look_below(self.settings.kubelet_root());
-        self.watch_signs();
-    }
-
-    fn unwatch_signs(&mut self) {
-        for (number, path) in self.kubelets.signs().into_iter().enumerate() {
-            self.watcher.unfollow(&path, &Subject::Sign(number));
+        if let Some((name, identity)) = runner.driver.serves() {
+            self.removals.remove(layout.socket(name), identity);
         }
+        runner.driver.was_withdrawn();
+    }
+
+    /// Removes a driver that is no longer ours, with its files and all that was counted.
+    pub(super) fn remove_driver(&mut self, key: RunnerKey) -> Option<Runner> {
+        self.withdraw(key);
+        let runner = self.detach(key)?;
+        self.metrics.registering.forget(&runner.id);
+        Some(runner)
+    }
+
+    /// Ends all that runs for a driver, and leaves its files alone.
+    pub(super) fn detach(&mut self, key: RunnerKey) -> Option<Runner> {
+        let runner = self.runners.remove(&key)?;
+        self.timers.set(Timer::Driver(key), None);
+        self.timers.set(Timer::Departure(key), None);
+        self.board.set(&runner.id, None);
+        self.watcher
+            .unfollow(&runner.settings.csi_socket, &Subject::Driver(key));
+        for path in runner.followed.iter().flatten() {
+            self.watcher.unfollow(path, &Subject::Files(key));
+        }
+        if let Some(name) = runner.driver.name() {
+            self.names.release(name, key);
+            self.queue.push(key, Work::NameFree(name.clone()));
+        }
+        Some(runner)
+    }
+}
+
+/// The instance that holds the directory, as soon as it listens there.
+async fn successor(runtime: &Path) -> Option<Client> {
+    let socket = runtime_dir::control_socket(runtime);
+    let coming = async {
+        // Our own socket may still be there.
+        while !is_served_by_the_holder(runtime, &socket) {
+            sleep(LOOK_AGAIN).await;
+        }
+        Client::connect(&socket).await
+    };
+    let why = match timeout(HANDOVER, coming).await {
+        Ok(Ok(client)) => return Some(client),
+        Ok(Err(error)) => error,
+        Err(_) => ClientError::Silent(socket),
+    };
+    tracing::warn!(error = %why, "the other instance is not told what we know of the drivers");
+    None
+}
+
+fn is_served_by_the_holder(runtime: &Path, socket: &Path) -> bool {
+    let holder = runtime_dir::last_holder(runtime).filter(|pid| *pid != std::process::id());
+    match probe(socket) {
+        ListenerProbe::Alive(Some(stream)) => holder.is_some() && listener(&stream) == holder,
+        _ => false,
     }
 }

@@ -1,7 +1,4 @@
-//! What must survive us: state.json. It is trusted only when it is whole, ours and of this boot.
-
-#[cfg(test)]
-mod fuzz;
+//! state.json: what must survive the daemon. It is trusted only when it is whole, ours and of this boot.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,6 +15,7 @@ use thiserror::Error;
 use crate::disk::identity::Identity;
 use crate::disk::layout::Layout;
 use crate::driver::Record;
+use crate::kubelet::known::KnownKubelets;
 use crate::kubelet::watched::Watched;
 use crate::os::boot;
 use crate::os::process::Process;
@@ -25,7 +23,7 @@ use crate::os::process::Process;
 /// Raised when an older program could no longer read the file.
 const FORMAT: u32 = 1;
 
-/// Everything that is written down.
+/// The content of the file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedState {
     format: u32,
@@ -33,8 +31,8 @@ pub(crate) struct SavedState {
     #[serde(default)]
     boot_id: Option<String>,
     /// The sockets by which a kubelet shows that it has started, as they were.
-    #[serde(default)]
-    pub(crate) signs: BTreeMap<PathBuf, Identity>,
+    #[serde(default, rename = "signs")]
+    pub(crate) start_sockets: BTreeMap<PathBuf, Identity>,
     /// The directory that the kubelet watches.
     #[serde(default)]
     pub(crate) watched: Option<Watched>,
@@ -44,18 +42,18 @@ pub(crate) struct SavedState {
     /// Where the sockets and links of these drivers are.
     #[serde(default)]
     pub(crate) layout: Option<Layout>,
-    pub(crate) drivers: BTreeMap<String, Written>,
+    pub(crate) drivers: BTreeMap<String, SavedDriver>,
 }
 
-/// One driver as it is written down, with what tells it apart from another of its id or its name.
+/// One driver in the file, with what tells it apart from another driver of its id or its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct SavedDriver {
     #[serde(flatten)]
     pub(crate) record: Record,
     /// Not known for a file of an earlier version.
     #[serde(default)]
     pub(crate) origin: Option<Origin>,
-    /// Where the driver was waited for.
+    /// Where the driver was expected.
     #[serde(default)]
     pub(crate) csi_socket: Option<PathBuf>,
     /// That socket as it was when the driver last came.
@@ -73,15 +71,15 @@ pub(crate) enum Origin {
     Discovery,
 }
 
-impl Written {
-    /// What is left of it in other directories: that somebody has withdrawn the driver.
-    pub(crate) fn by_hand(self) -> Option<Written> {
+impl SavedDriver {
+    /// What is left of it in other directories: that an operator has withdrawn the driver.
+    pub(crate) fn by_hand(self) -> Option<SavedDriver> {
         let record = self.record.by_hand()?;
-        Some(Written { record, ..self })
+        Some(SavedDriver { record, ..self })
     }
 }
 
-/// The one thing that every format has, whatever else is in it.
+/// The part that every format has.
 #[derive(Deserialize)]
 struct Header {
     format: u32,
@@ -92,7 +90,7 @@ struct Header {
 enum Distrust {
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    #[error("it may be somebody else's: uid {owner}, mode {mode:04o}")]
+    #[error("it may be another user's: uid {owner}, mode {mode:04o}")]
     Foreign { owner: u32, mode: u32 },
     #[error("it is torn or not ours: {0}")]
     Torn(#[from] serde_json::Error),
@@ -106,24 +104,22 @@ enum Distrust {
 
 impl SavedState {
     pub(crate) fn new(
-        signs: BTreeMap<PathBuf, Identity>,
-        watched: Option<Watched>,
-        called_in: Option<PathBuf>,
-        layout: Layout,
-        drivers: BTreeMap<String, Written>,
+        kubelets: &KnownKubelets,
+        layout: &Layout,
+        drivers: BTreeMap<String, SavedDriver>,
     ) -> SavedState {
         SavedState {
             format: FORMAT,
             boot_id: boot::id().map(str::to_owned),
-            signs,
-            watched,
-            called_in,
-            layout: Some(layout),
+            start_sockets: kubelets.saved_start_sockets(),
+            watched: kubelets.watched(),
+            called_in: kubelets.called_in.clone(),
+            layout: Some(layout.clone()),
             drivers,
         }
     }
 
-    /// Reads what an earlier run wrote. What cannot be trusted is as good as nothing.
+    /// Reads what an earlier run wrote. A file that cannot be trusted counts as none.
     pub(crate) fn load(path: &Path) -> Option<SavedState> {
         remove_staged(path);
         match SavedState::read(path) {
@@ -145,7 +141,7 @@ impl SavedState {
     }
 
     fn read(path: &Path) -> Result<SavedState, Distrust> {
-        // Neither a link nor a pipe that nobody writes to is followed or waited for.
+        // Does not follow a link, and does not wait for a pipe without a writer.
         let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
         let mut file = OpenOptions::new()
             .read(true)
@@ -169,7 +165,7 @@ impl SavedState {
         Ok(state)
     }
 
-    /// Writes the file anew. A reader, or we after a crash, sees the old one or the new one.
+    /// Replaces the file. A reader, or the daemon after a crash, sees the old file or the new file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let staged = staged(path);
         let mut file = match create(&staged) {
@@ -184,14 +180,14 @@ impl SavedState {
     }
 }
 
-/// Whether nobody but root and we can have written a file. The directory may be one that others can
-/// write to, such as a volume of a pod.
+/// Only root and our own user can have written the file. The directory may be writable for others, such
+/// as a volume of a pod.
 fn is_own(owner: u32, mode: u32, ours: Uid) -> bool {
     (owner == 0 || owner == ours.as_raw()) && mode & 0o022 == 0
 }
 
-/// A file of our own making: what somebody else has put there, such as a link to a file that only
-/// root may write, is not written to.
+/// Creates a file of our own. A file that another user has put there, such as a link to a file that
+/// only root may write, is not written to.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path)
@@ -201,7 +197,7 @@ fn staged(path: &Path) -> PathBuf {
     path.with_extension("json.new")
 }
 
-/// A write that was cut short leaves this behind, and there may be nothing to write for long.
+/// A write that was cut short leaves this file behind, and the next write may be far away.
 fn remove_staged(path: &Path) {
     let staged = staged(path);
     match fs::remove_file(&staged) {
@@ -212,14 +208,14 @@ fn remove_staged(path: &Path) {
     }
 }
 
-/// A file that does not say which boot it is from, or that is read in a boot which is not known, is of
-/// this boot if it is in memory: nothing there outlives a boot.
+/// A file without a boot id, or a file that is read in a boot without an id, is of this boot if it is
+/// in memory: no file there outlives a boot.
 fn check_boot(
     written: Option<&str>,
     now: Option<&str>,
     is_in_memory: impl FnOnce() -> bool,
 ) -> Result<(), Distrust> {
-    // An earlier version wrote an empty one where it could not read it.
+    // An earlier version wrote an empty id where it could not read the id.
     match (written.filter(|id| !id.is_empty()), now) {
         (Some(written), Some(now)) if written == now => Ok(()),
         (Some(_), Some(_)) => Err(Distrust::OtherBoot),
@@ -232,6 +228,8 @@ fn is_in_memory(file: &File) -> bool {
     fstatfs(file).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests {
     use super::*;

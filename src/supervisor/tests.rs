@@ -11,6 +11,8 @@ use bed::{Behaviour, FakeDriver};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{advance, sleep, timeout};
 
+use super::runner::Runner;
+use super::timers::Timer;
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::identity::Identity;
@@ -19,8 +21,10 @@ use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event, Record, Registration};
+use crate::kubelet::known::KnownKubelets;
+use crate::os::clock::Moment;
 use crate::os::process::Process;
-use crate::supervisor::state_file::{Origin, SavedState, Written};
+use crate::supervisor::state_file::{Origin, SavedDriver, SavedState};
 
 const ID: &str = "a.test";
 /// Generous: the machine may be busy with other tests.
@@ -96,14 +100,17 @@ impl Departed {
         let link = layout.link(&name, LinkAlias::default());
         symlink(layout.target(&name), &link).unwrap();
         let runtime = RuntimeDir::take(root).unwrap();
-        let written = Written {
+        let saved = SavedDriver {
             record: held(&name, &link),
             origin: Some(Origin::Discovery),
             csi_socket: None,
             csi_seen: None,
         };
-        let records = BTreeMap::from([(ID.to_owned(), written)]);
-        SavedState::new(BTreeMap::new(), None, None, layout.clone(), records)
+        let records = BTreeMap::from([(ID.to_owned(), saved)]);
+        // No kubelet has been seen.
+        let nowhere = Path::new("/nowhere");
+        let kubelets = KnownKubelets::new(nowhere, nowhere);
+        SavedState::new(&kubelets, &layout, records)
             .save(&runtime.state())
             .unwrap();
         let config = config.to_owned();
@@ -119,6 +126,16 @@ impl Departed {
             socket: layout.socket(&name),
         }
     }
+}
+
+fn runner<'a>(supervisor: &'a Supervisor, id: &str) -> Option<&'a Runner> {
+    supervisor.runners.get(&supervisor.key_of(id)?)
+}
+
+/// When the driver goes, because its directory is gone.
+fn departure(supervisor: &Supervisor) -> Option<Moment> {
+    let key = supervisor.key_of(ID)?;
+    supervisor.timers.get(Timer::Departure(key))
 }
 
 /// A driver that is registered goes five minutes after its directory, with a reload every minute before
@@ -168,8 +185,8 @@ async fn what_a_reload_says_of_a_departed_driver_counts_from_its_departure() {
         advance(Duration::from_secs(seconds)).await;
         supervisor.reload().unwrap();
         supervisor.finish_turn();
-        let is_known = supervisor.entries.contains_key(ID);
-        (is_known, supervisor.discovery.departures.next())
+        let is_known = runner(&supervisor, ID).is_some();
+        (is_known, departure(&supervisor))
     };
     let table = format!("[drivers.{ID:?}]\n");
     let (_, at) = reload_after("", 0).await;
@@ -188,20 +205,24 @@ async fn a_driver_that_is_withdrawn_by_hand_meanwhile_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let mut supervisor = Departed::below(dir.path()).await.supervisor;
     supervisor.finish_turn();
-    assert!(supervisor.discovery.departures.next().is_some());
-    supervisor.apply(&ID.into(), Event::Withdraw);
+    assert!(departure(&supervisor).is_some());
+    let key = supervisor.key_of(ID).unwrap();
+    supervisor.step(key, Event::Withdraw);
     supervisor.finish_turn();
-    assert_eq!(supervisor.discovery.departures.next(), None);
+    assert_eq!(departure(&supervisor), None);
     advance(Duration::from_secs(600)).await;
     supervisor.wake();
     supervisor.finish_turn();
-    assert!(supervisor.next_wake() > supervisor.now());
-    assert!(supervisor.entries.contains_key(ID), "it is undone by hand");
-    supervisor.apply(&ID.into(), Event::Publish);
+    assert!(supervisor.timers.next().unwrap() > supervisor.now());
+    assert!(runner(&supervisor, ID).is_some(), "it is undone by hand");
+    supervisor.step(key, Event::Publish);
     advance(Duration::from_secs(60)).await;
     supervisor.wake();
     supervisor.finish_turn();
-    assert!(supervisor.entries.is_empty(), "nobody holds it any more");
+    assert!(
+        runner(&supervisor, ID).is_none(),
+        "nobody holds it any more"
+    );
 }
 
 /// The answer is in the queue when the operator sends us to another socket and demands another name.
@@ -221,16 +242,17 @@ async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_on
     let reread = Box::new(move || Ok(after.clone()));
     let mut supervisor = Supervisor::start(before, reread, None).await;
     timeout(SOON, async {
-        while supervisor.reports.is_empty() {
+        while supervisor.inputs.is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
     })
     .await
     .unwrap();
     supervisor.reload().unwrap();
-    let stale = supervisor.reports.try_recv().unwrap();
+    let stale = supervisor.inputs.try_recv().unwrap();
     supervisor.take_batch(stale);
-    let name = supervisor.entries[ID].driver.name();
+    supervisor.finish_turn();
+    let name = runner(&supervisor, ID).unwrap().driver.name();
     assert_eq!(name, None, "published with the endpoint of the new socket");
     let is_empty =
         |directory: &Path| fs::read_dir(directory).is_ok_and(|mut all| all.next().is_none());
@@ -251,25 +273,27 @@ async fn a_call_counts_for_the_driver_that_it_was_about_and_for_no_other_with_it
     let (before, after) = (table(ID), table("b.test"));
     let [before, after] = [before, after].map(|table| settings_with(root, &table));
     let mut supervisor = Supervisor::start(before, Box::new(move || Ok(after.clone())), None).await;
-    let rejections = |supervisor: &Supervisor, id| supervisor.entries[id].tally.rejections;
+    let rejections =
+        |supervisor: &Supervisor, id| runner(supervisor, id).unwrap().counts.rejections;
     let refuse = |supervisor: &Supervisor, id| {
         let (heard, answered) = oneshot::channel();
-        supervisor.entries[id].endpoint.refuse(heard);
+        runner(supervisor, id).unwrap().endpoint.refuse(heard);
         answered
     };
 
     let mut answered = refuse(&supervisor, ID);
     supervisor.reload().unwrap();
-    let told = supervisor.reports.recv().await.unwrap();
+    let told = supervisor.inputs.recv().await.unwrap();
     supervisor.take_batch(told);
     assert_eq!(rejections(&supervisor, "b.test"), 1, "lost with the old id");
     supervisor.finish_turn();
     answered.try_recv().unwrap();
 
     let mut answered = refuse(&supervisor, "b.test");
-    supervisor.dismiss(&"b.test".into());
+    let key = supervisor.key_of("b.test").unwrap();
+    supervisor.remove_driver(key);
     supervisor.add("b.test", None);
-    let told = supervisor.reports.recv().await.unwrap();
+    let told = supervisor.inputs.recv().await.unwrap();
     supervisor.take_batch(told);
     assert_eq!(rejections(&supervisor, "b.test"), 0, "of another driver");
     supervisor.finish_turn();
@@ -288,5 +312,5 @@ async fn a_driver_that_leaves_while_we_begin_is_not_kept() {
     let leaving = tokio::spawn(async move { fs::remove_dir_all(plugin).unwrap() });
     let supervisor = Supervisor::start(settings, Box::new(|| Err(String::new())), None).await;
     assert!(leaving.is_finished(), "nobody had a turn");
-    assert!(supervisor.entries.is_empty() && supervisor.early_monitors.is_empty());
+    assert!(supervisor.runners.is_empty() && supervisor.early_monitors.is_empty());
 }

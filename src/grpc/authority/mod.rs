@@ -22,7 +22,8 @@ mod reader;
 mod recoder;
 mod representation;
 mod rewriter;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use reader::AuthorityReader;
+
+#[cfg(test)]
+mod tests;

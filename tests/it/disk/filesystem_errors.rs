@@ -82,13 +82,13 @@ fn a_file_that_cannot_be_removed_is_reported_once_and_not_at_each_retry() {
     let told = |words: &str| scene.registrar.logs().matches(words).count();
     // The registrar retries each second.
     stays("told once", Duration::from_secs(4), || {
-        told("cannot remove what is ours") == 1
+        told("cannot remove a file of ours") == 1
     });
     mounts.read_only(&scene.node.kubelet_root(), false).unwrap();
     let link = scene.link();
     eventually("the link goes", SOON, || !exists(&link));
     stays("removed once", Duration::from_secs(2), || {
-        told("removed what was left over") <= 1
+        told("removed a leftover file") <= 1
     });
     drop(scene.registrar);
     drop(scene.kubelet);
@@ -151,7 +151,7 @@ fn a_socket_given_up_while_hidden_is_removed_when_it_shows_again() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
     mounts.tmpfs(&registry, 100, 1 << 20);
-    eventually("it is served anew", SOON, || exists(&old));
+    eventually("the socket is back", SOON, || exists(&old));
     scene.driver.restart(Behaviour::named(RENAMED));
     let new = scene.node.reg_socket(RENAMED);
     eventually("the new name is served", SOON, || exists(&new));

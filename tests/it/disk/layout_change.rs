@@ -112,7 +112,7 @@ fn directories_that_are_swapped_all_the_time_are_followed_more_and_more_slowly()
         thread::sleep(Duration::from_millis(100));
     }
     let followed = scene.registrar.logs();
-    let followed = followed.matches("every driver is published anew").count();
+    let followed = followed.matches("every driver is published again").count();
     // Three swaps at once, then after 1 s, 2 s, 4 s.
     assert!((1..=6).contains(&followed), "{followed} of {rounds}");
     // In the end the layout is as the last swap left it.

@@ -110,9 +110,9 @@ fn a_state_that_others_may_have_written_is_not_trusted() {
     scene.registrar.start();
     scene.phase(NAME, "registered");
     let logs = scene.registrar.logs();
-    assert!(logs.contains("it may be somebody else's: uid"), "{logs}");
+    assert!(logs.contains("it may be another user's: uid"), "{logs}");
     scene.registrar.stop();
-    assert_eq!(mode(&state), 0o600, "it is written anew");
+    assert_eq!(mode(&state), 0o600, "the daemon writes it again");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_state_of_another_user_is_not_trusted() {
     scene.phase(NAME, "registered");
     let logs = scene.registrar.logs();
     assert!(
-        logs.contains("it may be somebody else's: uid 65534"),
+        logs.contains("it may be another user's: uid 65534"),
         "{logs}"
     );
 }

@@ -1,0 +1,135 @@
+//! A reload: reads the configuration again and applies the difference.
+
+use std::path::Path;
+
+use super::state_file::Origin;
+use super::{RunnerKey, Subject, Supervisor, Work};
+use crate::api::command::CommandResult;
+use crate::config::Settings;
+use crate::disk::watch::Watcher;
+use crate::kubelet::known::KnownKubelets;
+use crate::systemd::journal::message_id;
+
+impl Supervisor {
+    /// Reads the configuration again and applies the difference. A bad configuration changes nothing.
+    pub(super) fn reload(&mut self) -> CommandResult {
+        self.notifier.reloading();
+        let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
+        let why = outcome.as_ref().err();
+        self.troubles.refusal = why
+            .map(|why| format!("the changed configuration was refused, the old one stays: {why}"));
+        if let Some(refusal) = &self.troubles.refusal {
+            let message_id = message_id::CONFIG_REFUSED;
+            tracing::error!(message_id, "{refusal}");
+        }
+        self.work();
+        if self.ready {
+            let line = self.status_line();
+            self.notifier.ready(&line);
+        }
+        outcome
+    }
+
+    fn reconfigure(&mut self, settings: Settings) {
+        let old = std::mem::replace(&mut self.settings, settings);
+        let has_moved = self.settings.layout() != self.layout;
+        self.watch_plugins();
+        // A discovered driver stays by the rules of discovery. A driver that has lost its table is
+        // discovered now, or gone as its table is.
+        let stays = |supervisor: &Supervisor, id: &str| {
+            supervisor.settings.drivers.contains_key(id)
+                || if old.drivers.contains_key(id) {
+                    supervisor.has_plugin(id)
+                } else {
+                    supervisor.discovers(id)
+                }
+        };
+        if !has_moved {
+            self.rename_drivers(stays);
+        }
+        let mut withdrawn = Vec::new();
+        for key in self.keys() {
+            let Some(runner) = self.runners.get(&key) else {
+                continue;
+            };
+            let is_changed = runner.settings != self.settings.driver(&runner.id)
+                || runner.origin != self.origin(&runner.id);
+            let stays = stays(self, &runner.id);
+            if stays && !has_moved {
+                if is_changed {
+                    self.reconfigure_driver(key);
+                }
+                continue;
+            }
+            // What was done by hand is undone by hand.
+            let removed = self.remove_driver(key).filter(|_| stays);
+            let record =
+                removed.and_then(|runner| Some((runner.id, runner.driver.record().by_hand()?)));
+            withdrawn.extend(record);
+        }
+        let root = self.settings.kubelet_root().to_owned();
+        if has_moved || old.kubelet_root() != root {
+            self.each_start_socket(Watcher::unfollow);
+            if has_moved {
+                self.layout = self.settings.layout();
+                self.kubelets = KnownKubelets::new(&root, self.layout.kubelet_dir());
+            } else {
+                // What a kubelet was told and told us still holds.
+                self.kubelets.look_below(&root);
+            }
+            self.each_start_socket(Watcher::follow);
+        }
+        for (id, record) in withdrawn {
+            self.add(&id, Some(&record));
+        }
+        let configured: Vec<String> = self.settings.drivers.keys().cloned().collect();
+        for id in configured {
+            if self.key_of(&id).is_none() {
+                self.add(&id, None);
+            }
+        }
+        self.listen.send_replace(self.settings.http.listen.clone());
+        self.look_at_plugins();
+        self.state_file.changed();
+        tracing::info!(
+            drivers = self.runners.len(),
+            "the configuration was read again"
+        );
+    }
+
+    /// Goes on with a driver whose settings have changed. A kubelet that calls at that moment does
+    /// not notice, and what was counted still counts.
+    pub(super) fn reconfigure_driver(&mut self, key: RunnerKey) {
+        let now = self.now();
+        let Some(runner) = self.runners.get(&key) else {
+            return;
+        };
+        let (id, generation) = (runner.id.clone(), runner.generation + 1);
+        self.watcher
+            .unfollow(&runner.settings.csi_socket, &Subject::Driver(key));
+        let (settings, origin) = (self.settings.driver(&id), self.origin(&id));
+        let monitor = self.monitor(key, generation, &id);
+        if let Some(runner) = self.runners.get_mut(&key) {
+            runner.reconfigure(settings, monitor, origin, now);
+        }
+        self.look_at_exposure(key);
+        // What was in the way before may not be by the new settings.
+        self.queue.push(key, Work::Look);
+        self.queue.push(key, Work::Tick);
+    }
+
+    /// Where the settings have the driver from.
+    pub(super) fn origin(&self, id: &str) -> Origin {
+        if self.settings.drivers.contains_key(id) {
+            Origin::Table
+        } else {
+            Origin::Discovery
+        }
+    }
+
+    pub(super) fn each_start_socket(&mut self, act: fn(&mut Watcher<Subject>, &Path, &Subject)) {
+        for (number, path) in self.kubelets.start_sockets().iter().enumerate() {
+            act(&mut self.watcher, path, &Subject::StartSocket(number));
+        }
+    }
+}

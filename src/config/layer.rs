@@ -6,7 +6,7 @@ use figment::value::{Dict, Value};
 
 use super::error::{ConfigError, Problem};
 use super::origin::Origin;
-use super::schema::{self, Fault};
+use super::schema;
 use super::settings::Settings;
 
 /// So many problems are reported for a layer: a file of another format has a problem on each line.
@@ -34,7 +34,7 @@ impl Layer {
         while let Err(fault) = schema::read(&rest) {
             let taken = take(&mut rest, &fault.path);
             let done = taken.is_none() || problems.len() + 1 == PROBLEMS_MAX;
-            problems.push(Problem::of_value(&self.origin, fault, taken.as_ref()));
+            problems.push(Problem::of_value(&self.origin, &fault, taken.as_ref()));
             if done {
                 break;
             }
@@ -60,12 +60,11 @@ pub(super) fn merge(layers: &[Layer]) -> Result<Settings, ConfigError> {
     let figment = layers.iter().fold(Figment::new(), |figment, layer| {
         figment.merge(Serialized::defaults(&layer.dict))
     });
-    let read = || -> Result<Settings, Fault> {
-        let mut root = figment.find_value("")?;
+    let settings = figment.find_value("").and_then(|mut root| {
         inherit_defaults(&mut root);
-        Ok(root.deserialize()?)
-    };
-    read().map_err(|fault| ConfigError::of(Problem::of_value(&Origin::BuiltIn, fault, None)))
+        root.deserialize()
+    });
+    settings.map_err(|fault| ConfigError(vec![Problem::of_value(&Origin::BuiltIn, &fault, None)]))
 }
 
 /// Gives each driver's table the values of `[defaults]` that it does not set itself.
@@ -89,9 +88,10 @@ fn inherit_defaults(root: &mut Value) {
 pub struct Overrides(pub(super) Vec<Layer>);
 
 impl Overrides {
-    /// Sets a key by the flag of this name. A flag may set several keys.
-    pub fn set(&mut self, flag: &str, key: &[&str], value: impl Into<Value>) {
+    /// Sets a key by the flag of this name, if the flag has a value. A flag may set several keys.
+    pub fn set(&mut self, flag: &str, key: &[&str], value: Option<impl Into<Value>>) {
         let origin = Origin::Flag(flag.to_owned());
-        self.0.push(Layer::single(origin, key, value.into()));
+        let layer = value.map(|value| Layer::single(origin, key, value.into()));
+        self.0.extend(layer);
     }
 }

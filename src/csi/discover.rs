@@ -66,7 +66,10 @@ pub(crate) fn names_of(
     found: Vec<String>,
 ) -> impl Iterator<Item = DriverName> {
     let drivers = settings.drivers.iter();
-    let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
+    let given = drivers.map(|(id, driver)| match &driver.name {
+        Some(name) => name.to_string(),
+        None => id.clone(),
+    });
     given.chain(found).flat_map(DriverName::try_from)
 }
 

@@ -226,7 +226,7 @@ impl DriverQuery {
                     let name = printable(&info.name);
                     tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; like the kubelet, the registrar takes a value below zero as no limit");
                 }
-                Ok(Answer::check(info, node, self.settings.name.as_deref())?)
+                Ok(Answer::check(info, node, self.settings.name.as_ref())?)
             }
         }
     }
@@ -238,7 +238,7 @@ impl DriverQuery {
         ready: Option<Result<ProbeResponse, DriverError>>,
     ) -> Result<GetPluginInfoResponse, DriverError> {
         let info = info?;
-        answer::name(&info, self.settings.name.as_deref())?;
+        answer::name(&info, self.settings.name.as_ref())?;
         match ready.transpose()? {
             Some(ProbeResponse { ready: Some(false) }) => Err(DriverError::NotReady),
             Some(_) | None => Ok(info),

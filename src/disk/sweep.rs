@@ -17,10 +17,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::layout::Layout;
-use super::link;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
-use crate::disk::replace::STAGED;
+use crate::disk::replace::{self, STAGED};
 use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::boot;
 
@@ -199,7 +198,7 @@ fn was_there_before(then: SystemTime, path: &Path) -> bool {
 
 /// Removes the file that was seen at `path`, and no other. Says whether it is gone.
 fn remove(path: &Path, identity: &Identity, what: &'static str) -> bool {
-    match link::remove(path, identity) {
+    match replace::remove(path, identity) {
         Ok(true) => tracing::info!(path = %path.display(), "removed {what}"),
         Ok(false) => {}
         Err(error) => {

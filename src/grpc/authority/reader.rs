@@ -5,7 +5,9 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, Join, ReadBuf, join};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::rewriter::Rewriter;
 
@@ -23,6 +25,12 @@ pub(crate) struct AuthorityReader<S> {
     /// Rewritten and not yet read by the server, from `given` on.
     output: Vec<u8>,
     given: usize,
+}
+
+/// A client's connection as the server sees it: reads go through the adapter, writes do not.
+pub(crate) fn adapted(stream: UnixStream) -> Join<AuthorityReader<OwnedReadHalf>, OwnedWriteHalf> {
+    let (reader, writer) = stream.into_split();
+    join(AuthorityReader::new(reader), writer)
 }
 
 impl<S> AuthorityReader<S> {

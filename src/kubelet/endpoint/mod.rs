@@ -7,14 +7,13 @@ pub(crate) mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::join;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 
 use self::session::{Endpoint, Session};
 use crate::disk::identity::Identity;
 use crate::grpc::MESSAGE_LIMIT;
-use crate::grpc::authority::AuthorityReader;
+use crate::grpc::authority::adapted;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
 use crate::grpc::server::{self, Activity, Limits};
 use crate::os::task::Task;
@@ -41,12 +40,10 @@ impl Service {
         endpoint: Arc<Endpoint>,
     ) -> Service {
         let (retire, retired) = oneshot::channel();
-        let connected = move |stream: UnixStream, peer, activity: Activity| {
+        let connected = move |stream, peer, activity: Activity| {
             let session = Session::new(endpoint.clone(), peer, activity.clone());
             let service = RegistrationServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
-            let (reader, writer) = stream.into_split();
-            let io = join(AuthorityReader::new(reader), writer);
-            server::serve_connection(io, service, activity, LIMITS)
+            server::serve_connection(adapted(stream), service, activity, LIMITS)
         };
         Service {
             task: Task::spawn(server::serve(listener, LIMITS, connected, retired)),

@@ -9,16 +9,15 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join, split,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::client::{
     DATA, ENCODED, RAW, RST_STREAM, SETTINGS, Sent, conversation, field, get_info, request,
 };
 use super::server::split_frame;
-use crate::grpc::authority::AuthorityReader;
+use crate::grpc::authority::adapted;
 
 const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -44,7 +43,7 @@ enum Outcome {
 }
 
 /// Sends one request by hand and waits for the body of its answer, or for its reset.
-async fn call(mut client: DuplexStream, authority: &str) -> Outcome {
+async fn call(mut client: impl AsyncRead + AsyncWrite + Unpin, authority: &str) -> Outcome {
     let settings = Sent::Other {
         kind: SETTINGS,
         flags: 0,
@@ -74,12 +73,6 @@ async fn call(mut client: DuplexStream, authority: &str) -> Outcome {
     }
 }
 
-/// The connection as the registration endpoint serves it.
-fn adapted(server: DuplexStream) -> impl AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    let (reader, writer) = split(server);
-    join(AuthorityReader::new(reader), writer)
-}
-
 #[tokio::test]
 async fn a_path_for_an_authority_is_answered_with_the_adapter_and_reset_without() {
     for authority in [RAW, ENCODED] {
@@ -92,7 +85,7 @@ async fn a_path_for_an_authority_is_answered_with_the_adapter_and_reset_without(
         );
         bare.await.expect("no panic").expect("a clean end");
 
-        let (client, server) = duplex(4_096);
+        let (client, server) = UnixStream::pair().expect("a connection");
         let served = serve(adapted(server));
         let path = "/pluginregistration.Registration/GetInfo";
         assert_eq!(
@@ -114,7 +107,7 @@ async fn body_of(mut body: Incoming) -> String {
 
 #[tokio::test]
 async fn a_client_with_huffman_code_is_answered_call_after_call() {
-    let (client, server) = duplex(4_096);
+    let (client, server) = UnixStream::pair().expect("a connection");
     serve(adapted(server));
     let (mut calls, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client))

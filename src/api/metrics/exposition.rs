@@ -152,7 +152,7 @@ mod tests {
         };
         metrics.operations.count(Some("nfs.csi.k8s.io"), call);
         let text = metrics.exposition(&status()).unwrap();
-        for (name, kind) in [
+        let promised = [
             ("nsdr_driver_phase", "gauge"),
             ("nsdr_driver_up", "gauge"),
             ("nsdr_driver_registrations_total", "counter"),
@@ -165,7 +165,9 @@ mod tests {
             ("csi_sidecar_operations_seconds", "histogram"),
             ("nsdr_build_info", "gauge"),
             ("process_start_time_seconds", "gauge"),
-        ] {
+        ];
+        assert_eq!(text.matches("# TYPE ").count(), promised.len(), "{text}");
+        for (name, kind) in promised {
             assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{text}");
             assert!(text.contains(&format!("# HELP {name} ")), "{text}");
         }

@@ -39,11 +39,8 @@ fn plan(settings: &Settings) -> String {
         plan += &format!("  serves         {}\n", layout.socket(name).display());
         let link = layout.link(name, LinkAlias::default());
         let target = layout.target(name);
-        plan += &format!(
-            "  links          {} -> {}\n",
-            link.display(),
-            target.display()
-        );
+        let (link, target) = (link.display(), target.display());
+        plan += &format!("  links          {link} -> {target}\n");
         plan += &format!("  tells kubelet  endpoint {}\n", driver.endpoint.display());
     }
     plan + &discovery(settings)

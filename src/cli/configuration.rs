@@ -7,7 +7,7 @@ use super::args::Args;
 use super::exit::print_error;
 use crate::config::{self, ConfigError, Loaded, Sources};
 use crate::disk::runtime_dir;
-use crate::kubelet::root::{self, KubeletRoot, RootSource};
+use crate::kubelet::root::{self, Host, KubeletRoot, RootSource};
 use crate::supervisor::state_file::SavedState;
 use crate::systemd::main_pids_of_kubelets;
 
@@ -23,10 +23,9 @@ pub(super) struct Configuration {
 impl Configuration {
     /// From these sources; `--log-level` wins over them.
     pub(super) fn new(args: &Args, mut sources: Sources) -> Configuration {
-        if let Some(level) = &args.log_level {
-            let key = ["log", "level"];
-            sources.overrides.set("--log-level", &key, level.clone());
-        }
+        let level = args.log_level.as_deref();
+        let overrides = &mut sources.overrides;
+        overrides.set("--log-level", &["log", "level"], level);
         Configuration {
             sources,
             runtime: runtime_dir::locate(args.runtime_dir.as_deref()),
@@ -41,7 +40,8 @@ impl Configuration {
         }
         if loaded.needs_kubelet_root() {
             let known = self.root.borrow().clone();
-            let root = root::find(root_before(&self.runtime), known, main_pids_of_kubelets);
+            let host = Host::new(Path::new("/proc"), main_pids_of_kubelets);
+            let root = root::find(&host, root_before(&self.runtime), known);
             loaded.resolve_kubelet_root(root.path.clone(), root.why.to_string())?;
             self.root.replace(Some(root));
         }

@@ -87,9 +87,10 @@ fn inherit_defaults(root: &mut Value) {
 pub struct Overrides(pub(super) Vec<Layer>);
 
 impl Overrides {
-    /// Sets a key by the flag of this name. A flag may set several keys.
-    pub fn set(&mut self, flag: &str, key: &[&str], value: impl Into<Value>) {
+    /// Sets a key by the flag of this name, if the flag has a value. A flag may set several keys.
+    pub fn set(&mut self, flag: &str, key: &[&str], value: Option<impl Into<Value>>) {
         let origin = Origin::Flag(flag.to_owned());
-        self.0.push(Layer::single(origin, key, value.into()));
+        let layer = value.map(|value| Layer::single(origin, key, value.into()));
+        self.0.extend(layer);
     }
 }

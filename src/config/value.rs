@@ -1,5 +1,6 @@
 //! Values: paths, durations, addresses and lists, as a file spells them.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -158,10 +159,15 @@ impl Text for Option<Listen> {
     }
 
     fn spell(&self) -> String {
+        self.as_ref().map_or_else(String::new, Listen::to_string)
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            None => String::new(),
-            Some(Listen::Tcp(address)) => address.to_string(),
-            Some(Listen::Unix(path)) => format!("unix:{}", path.display()),
+            Listen::Tcp(address) => write!(f, "{address}"),
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }

@@ -20,9 +20,10 @@ const REFUSED: Backoff = Backoff::new(Duration::from_secs(3), Duration::from_sec
 const BLIND: Duration = Duration::from_secs(300);
 
 /// Decides when to announce again, while the driver is not registered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Announcer {
-    next: Next,
+    /// When the next announcement is due. Without a time, the driver waits for a kubelet to show up.
+    next: Option<Moment>,
     /// Announcements since the last news for the kubelet.
     tries: u32,
     refused: bool,
@@ -37,9 +38,10 @@ pub(crate) struct Announcer {
 }
 
 /// What the running kubelet may know about the link's path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum PathHistory {
     /// The kubelet has only ever seen a link to a socket that listens.
+    #[default]
     Fine,
     /// The kubelet may have seen the link while nothing listened, and wait in its back-off for the path.
     Doubtful,
@@ -47,13 +49,6 @@ enum PathHistory {
     /// even when it failed later, and de-registers the driver by its name when it drops the path, which
     /// may be minutes later. The path is therefore never given up for another one.
     Called(Option<Process>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Next {
-    At(Moment),
-    /// Until a kubelet shows up.
-    Resting,
 }
 
 /// What to do now.
@@ -67,25 +62,9 @@ pub(crate) enum Verdict {
 }
 
 impl Announcer {
-    pub(crate) fn new() -> Announcer {
-        Announcer {
-            next: Next::Resting,
-            tries: 0,
-            refused: false,
-            counted: false,
-            unanswered: 0,
-            path: PathHistory::Fine,
-            last: None,
-            started: false,
-        }
-    }
-
     /// When to call `decide` next.
     pub(crate) fn due(&self) -> Option<Moment> {
-        match self.next {
-            Next::At(at) => Some(at),
-            Next::Resting => None,
-        }
+        self.next
     }
 
     /// The link was created.
@@ -129,7 +108,7 @@ impl Announcer {
         *self = Announcer {
             path: PathHistory::Called(kubelet),
             last: self.last,
-            ..Announcer::new()
+            ..Announcer::default()
         };
     }
 
@@ -139,7 +118,7 @@ impl Announcer {
             last: self.last,
             started: self.started,
             path: self.path,
-            ..Announcer::new()
+            ..Announcer::default()
         };
         self.wait(now);
     }
@@ -165,21 +144,21 @@ impl Announcer {
     /// Called when it is due, and with every resync.
     pub(crate) fn decide(&mut self, now: Moment, kubelet_there: bool, calling: Calling) -> Verdict {
         match self.next {
-            Next::At(at) if now < at => return Verdict::Wait,
-            Next::Resting if kubelet_there => {
+            Some(at) if now < at => return Verdict::Wait,
+            None if kubelet_there => {
                 // The kubelet has started unseen.
                 self.renewed(now);
                 return Verdict::Wait;
             }
-            Next::At(_) | Next::Resting => {}
+            Some(_) | None => {}
         }
         if calling != Calling::Nobody {
-            self.next = Next::At(now + CALL_CHECK);
+            self.next = Some(now + CALL_CHECK);
             return Verdict::Wait;
         }
         let blind = !kubelet_there && !self.started;
         if blind && self.last.is_some_and(|last| now - last < BLIND) {
-            self.next = Next::Resting;
+            self.next = None;
             return Verdict::Wait;
         }
         self.started = false;
@@ -203,9 +182,7 @@ impl Announcer {
         time: impl Fn(Moment) -> Moment,
         runs: impl Fn(u32) -> bool,
     ) {
-        if let Next::At(at) = &mut self.next {
-            *at = time(*at);
-        }
+        self.next = self.next.map(&time);
         self.last = self.last.map(|_| time(Moment::default()));
         self.tries = 0;
         if let PathHistory::Called(Some(caller)) = &mut self.path {
@@ -216,7 +193,7 @@ impl Announcer {
 
     fn wait(&mut self, now: Moment) {
         let backoff = if self.refused { REFUSED } else { UNCALLED };
-        self.next = Next::At(now + backoff.delay(self.tries));
+        self.next = Some(now + backoff.delay(self.tries));
     }
 }
 
@@ -249,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_kubelet_that_does_not_call_hears_of_us_again_and_again() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         announcer.published(Moment(0));
         let made = times(&mut announcer, Moment(0), true, 5);
         assert!(
@@ -262,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_link_that_was_dead_for_a_while_gets_another_name_once() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         announcer.adopted(Moment(0));
         let made = times(&mut announcer, Moment(0), true, 4);
         let expected = [
@@ -276,7 +253,7 @@ mod tests {
 
     #[test]
     fn after_a_refusal_it_slows_to_two_minutes_and_keeps_the_name() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         announcer.published(Moment(0));
         announcer.refused(Moment(0));
         let made = times(&mut announcer, Moment(0), true, 8);
@@ -290,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_kubelet_that_refuses_each_announcement_doubles_the_wait_each_time() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         let mut now = Moment(0);
         announcer.published(now);
         let mut seconds = Vec::new();
@@ -309,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_kubelet_that_comes_back_by_itself_is_never_interrupted() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         let mut now = Moment(0);
         announcer.published(now);
         // A kubelet from 1.36 on: half a second, doubling, each found up to a second late.
@@ -325,7 +302,7 @@ mod tests {
 
     #[test]
     fn without_a_kubelet_one_announcement_for_a_sign_and_then_every_five_minutes() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         announcer.published(Moment(0));
         announcer.started(Moment(1000));
         let made = times(&mut announcer, Moment(1000), false, 3);
@@ -343,7 +320,7 @@ mod tests {
 
     #[test]
     fn never_while_a_call_is_in_progress() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         announcer.published(Moment(0));
         assert_eq!(
             announcer.decide(Moment(3000), true, Calling::This),
@@ -361,7 +338,7 @@ mod tests {
 
     #[test]
     fn rests_until_a_kubelet_shows() {
-        let mut announcer = Announcer::new();
+        let mut announcer = Announcer::default();
         announcer.published(Moment(0));
         assert_eq!(
             announcer.decide(Moment(3000), false, Calling::Nobody),

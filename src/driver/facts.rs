@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::machine::{DriverState, LinkPolicy};
 use super::phase::Phase;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
-use super::{AdvertisedInfo, Driver, Refusal};
+use super::{AdvertisedInfo, Driver};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
@@ -51,8 +51,12 @@ impl Driver {
 
     /// The driver as the kubelet has registered it.
     pub(crate) fn registered_answer(&self) -> Option<&Answer> {
+        Some(&self.registered()?.answer)
+    }
+
+    pub(super) fn registered(&self) -> Option<&Registration> {
         match &self.registration {
-            RegistrationState::Registered(registration) => Some(&registration.answer),
+            RegistrationState::Registered(registration) => Some(registration),
             RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
         }
     }
@@ -62,10 +66,10 @@ impl Driver {
         matches!(self.socket.obstacle(), Some(Obstacle::NameTaken(_)))
     }
 
-    /// Unregistered the kubelet said no.
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
+    /// The words of a kubelet that rejected the driver.
+    pub(crate) fn refusal(&self) -> Option<&str> {
         match &self.registration {
-            RegistrationState::Rejected { error, .. } => Some(Refusal::of(error)),
+            RegistrationState::Rejected { error, .. } => Some(error),
             RegistrationState::Unregistered(_) | RegistrationState::Registered(_) => None,
         }
     }
@@ -105,7 +109,7 @@ impl Driver {
 
     /// A kubelet holds the driver, whatever its phase is.
     pub(crate) fn is_registered(&self) -> bool {
-        matches!(self.registration, RegistrationState::Registered(_))
+        self.registered().is_some()
     }
 
     /// The kubelet that holds the registration or the refusal.

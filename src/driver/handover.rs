@@ -21,14 +21,8 @@ pub(crate) struct Handover {
     slot: LinkAlias,
     announcer: Announcer,
     changes: Pace,
-    /// None when no kubelet holds the driver.
-    held: Option<Held>,
-}
-
-#[derive(Debug)]
-struct Held {
-    registration: Registration,
-    link: Option<Identity>,
+    /// The registration and its link; none when no kubelet holds the driver.
+    held: Option<(Registration, Option<Identity>)>,
 }
 
 impl Driver {
@@ -40,14 +34,8 @@ impl Driver {
             return None;
         }
         let link = self.link.identity().cloned();
-        let before = std::mem::replace(
-            &mut self.registration,
-            RegistrationState::Unregistered(Unregistered::NotYet),
-        );
-        let held = match before {
-            RegistrationState::Registered(registration) => Some(Held { registration, link }),
-            RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
-        };
+        let held = self.registered().cloned().map(|held| (held, link));
+        self.registration = RegistrationState::Unregistered(Unregistered::NotYet);
         self.name = None;
         self.asked = None;
         self.not_before = None;
@@ -55,7 +43,7 @@ impl Driver {
         self.link.cleared();
         Some(Handover {
             slot: std::mem::take(&mut self.slot),
-            announcer: std::mem::replace(&mut self.announcer, Announcer::new()),
+            announcer: std::mem::take(&mut self.announcer),
             changes: std::mem::take(&mut self.changes),
             held,
         })
@@ -71,14 +59,14 @@ impl Driver {
         self.slot = handover.slot;
         self.announcer = handover.announcer;
         self.changes = handover.changes;
-        let Some(held) = handover.held else {
+        let Some((registration, link)) = handover.held else {
             self.announcer.renewed(now);
             return;
         };
-        self.registration = RegistrationState::Registered(held.registration);
+        self.registration = RegistrationState::Registered(registration);
         self.not_before = None;
         self.link.cleared();
-        if let Some(link) = held.link {
+        if let Some(link) = link {
             self.link.exists(link);
         }
     }

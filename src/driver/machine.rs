@@ -113,7 +113,7 @@ impl Driver {
             registration: RegistrationState::Unregistered(Unregistered::NotYet),
             asked: None,
             withdrawal: None,
-            announcer: Announcer::new(),
+            announcer: Announcer::default(),
             changes: Pace::default(),
             requested: None,
             held_until: None,
@@ -278,9 +278,7 @@ impl Driver {
         if let Some(reason) = self.requested {
             return Some(PendingChange::Requested(reason));
         }
-        let RegistrationState::Registered(registration) = &self.registration else {
-            return None;
-        };
+        let registration = self.registered()?;
         let terms = registration.terms.change_to(&self.terms);
         // No process serves the socket that the kubelet knows, so the announcement costs nothing.
         if registration.terms.endpoint != self.terms.endpoint {

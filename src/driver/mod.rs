@@ -20,7 +20,7 @@ mod pace;
 pub(crate) mod phase;
 mod reason;
 mod record;
-mod refusal;
+pub(crate) mod refusal;
 mod registration_state;
 mod transitions;
 
@@ -28,7 +28,6 @@ pub(crate) use self::actions::{Actions, Files, Put, Removal, step};
 pub(crate) use self::event::{Calling, Event, Seen};
 pub(crate) use self::machine::Driver;
 pub(crate) use self::record::Record;
-pub(crate) use self::refusal::Refusal;
 pub(crate) use self::registration_state::AdvertisedInfo;
 
 #[cfg(test)]

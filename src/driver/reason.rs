@@ -14,12 +14,10 @@ impl Driver {
             Phase::WaitingForDriver => self.why_silent(),
             Phase::Registered => self.how_registered(),
             Phase::Conflict => self.obstacle().map(ToString::to_string).unwrap_or_default(),
-            Phase::Rejected => match &self.registration {
-                RegistrationState::Rejected { error, .. } => format!("the kubelet said: {error}"),
-                RegistrationState::Unregistered(_) | RegistrationState::Registered(_) => {
-                    String::new()
-                }
-            },
+            Phase::Rejected => {
+                let words = self.refusal().unwrap_or_default();
+                format!("the kubelet said: {words}")
+            }
             Phase::WaitingForKubelet => match self.obstacle() {
                 Some(obstacle) => obstacle.to_string(),
                 None => self.why_unregistered(),
@@ -32,12 +30,12 @@ impl Driver {
         if let Some(collision) = self.collision() {
             return Some(collision);
         }
-        match (self.phase(), &self.registration) {
-            (Phase::Conflict | Phase::WaitingForKubelet | Phase::Registered, _) => {
+        match self.phase() {
+            Phase::Conflict | Phase::WaitingForKubelet | Phase::Registered => {
                 self.obstacle().map(ToString::to_string)
             }
-            (Phase::Rejected, RegistrationState::Rejected { error, .. }) => Some(error.clone()),
-            _ => None,
+            Phase::Rejected => self.refusal().map(str::to_owned),
+            Phase::WaitingForDriver | Phase::Withdrawn => None,
         }
     }
 
@@ -133,27 +131,25 @@ impl Driver {
         let RegistrationState::Unregistered(why) = &self.registration else {
             return String::new();
         };
-        match why {
+        let words = match why {
             Unregistered::NotYet => {
-                "the link exists; the kubelet has not registered the driver yet".to_owned()
+                "the link exists; the kubelet has not registered the driver yet"
             }
             Unregistered::KubeletEnded => {
                 "the kubelet has ended or restarted; waiting for it to register the driver"
-                    .to_owned()
             }
             Unregistered::LinkChanged => {
                 "the link was removed or replaced, and is restored; waiting for the kubelet"
-                    .to_owned()
             }
             Unregistered::Announced(news) => {
-                format!("{news}; announced again, waiting for the kubelet")
+                return format!("{news}; announced again, waiting for the kubelet");
             }
             Unregistered::DirectoryReplaced => {
                 "the kubelet watches a plugins_registry that was deleted, and will not look at \
                  the new one: restart the kubelet"
-                    .to_owned()
             }
-        }
+        };
+        words.to_owned()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::os::clock::Moment;
 use crate::os::process::Process;
 
 /// A driver as state.json has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) name: Option<DriverName>,
     /// The driver as last registered, with the kubelet that did it.
@@ -32,11 +32,8 @@ impl Record {
     pub(crate) fn by_hand(self) -> Option<Record> {
         self.withdrawn_by_hand.then_some(Record {
             name: self.name,
-            registration: None,
-            slot: LinkAlias::default(),
-            link: None,
-            called_by: None,
             withdrawn_by_hand: true,
+            ..Record::default()
         })
     }
 
@@ -48,13 +45,9 @@ impl Record {
 
 impl Driver {
     pub(crate) fn record(&self) -> Record {
-        let registration = match &self.registration {
-            RegistrationState::Registered(registration) => Some(registration.clone()),
-            RegistrationState::Unregistered(_) | RegistrationState::Rejected { .. } => None,
-        };
         Record {
             name: self.name.clone(),
-            registration,
+            registration: self.registered().cloned(),
             slot: self.slot,
             link: self.link.identity().cloned(),
             called_by: self.announcer.caller(),

@@ -5,11 +5,12 @@ use std::time::Duration;
 use super::announcer::Verdict;
 use super::answer::{Answer, AnswerChange};
 use super::machine::{CALL_CHECK, Driver, DriverState, LinkPolicy, PendingChange, Withdrawal};
-use super::refusal::Refusal;
+use super::refusal;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
 use super::{Actions, AdvertisedInfo, Calling, Put, Removal, Seen};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
+use crate::grpc::proto::control::Cause;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -159,9 +160,9 @@ impl Driver {
         self.held_until = None;
         self.asked = None;
         // The kubelet refuses a second path to the driver that it holds; the first one is kept.
-        let is_held = matches!(&self.registration, RegistrationState::Registered(registration)
-            if registration.kubelet == kubelet);
-        if is_held && Refusal::of(&error) == Refusal::AlreadyRegistered {
+        let registered = self.registered();
+        let is_held = registered.is_some_and(|registration| registration.kubelet == kubelet);
+        if is_held && refusal::cause(&error) == Cause::AlreadyRegistered {
             return;
         }
         // Without a link, the kubelet speaks of one that is gone.

@@ -15,8 +15,8 @@ use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
 use crate::config::ReadyWhen;
 use crate::disk::layout::Layout;
 use crate::disk::obstacle::Obstacle;
-use crate::driver::Refusal;
 use crate::driver::phase::Phase;
+use crate::driver::refusal;
 use crate::grpc::proto::control::{Cause, Driver, Kubelet};
 use crate::os::clock::Moment;
 use crate::systemd::journal::message_id;
@@ -154,7 +154,7 @@ impl Runner {
         let driver = &self.driver;
         let cause = match driver.phase() {
             Phase::Conflict => driver.obstacle().map(Obstacle::cause),
-            Phase::Rejected => driver.refusal().map(Refusal::cause),
+            Phase::Rejected => driver.refusal().map(refusal::cause),
             Phase::WaitingForKubelet => driver
                 .waits_for_a_restart_of_the_kubelet()
                 .then_some(Cause::DirectoryReplaced),

@@ -1,8 +1,8 @@
 //! A layer: a file, a variable or a flag, with the values that it sets.
 
-use figment::Figment;
 use figment::providers::Serialized;
 use figment::value::{Dict, Value};
+use figment::{Error, Figment};
 
 use super::error::{ConfigError, Problem};
 use super::origin::Origin;
@@ -60,11 +60,10 @@ pub(super) fn merge(layers: &[Layer]) -> Result<Settings, ConfigError> {
     let figment = layers.iter().fold(Figment::new(), |figment, layer| {
         figment.merge(Serialized::defaults(&layer.dict))
     });
-    let settings = figment.find_value("").and_then(|mut root| {
-        inherit_defaults(&mut root);
-        root.deserialize()
-    });
-    settings.map_err(|fault| ConfigError(vec![Problem::of_value(&Origin::BuiltIn, &fault, None)]))
+    let unfit = |fault: Error| ConfigError(vec![Problem::of_value(&Origin::BuiltIn, &fault, None)]);
+    let mut root = figment.find_value("").map_err(unfit)?;
+    inherit_defaults(&mut root);
+    root.deserialize().map_err(unfit)
 }
 
 /// Gives each driver's table the values of `[defaults]` that it does not set itself.

@@ -30,6 +30,7 @@ pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;
 pub use provenance::{ExplainedKey, Provenance};
+pub(crate) use settings::csi_socket;
 pub use settings::{
     DiscoverySettings, DriverSettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings,
     Settings,

@@ -266,6 +266,7 @@ impl Settings {
     }
 }
 
-fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
+/// Where the driver of a directory in plugins_dir listens.
+pub(crate) fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
     plugins_dir.join(id).join("csi.sock")
 }

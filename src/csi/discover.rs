@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Settings;
+use crate::config::{Settings, csi_socket};
 use crate::disk::directory::is_missing;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -71,11 +71,6 @@ pub(crate) fn names_of(
         None => id.clone(),
     });
     given.chain(found).flat_map(DriverName::try_from)
-}
-
-/// Where the driver of a directory in plugins_dir listens.
-pub(crate) fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
-    plugins_dir.join(id).join("csi.sock")
 }
 
 pub(crate) fn exists(socket: &Path) -> bool {

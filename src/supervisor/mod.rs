@@ -46,7 +46,7 @@ use crate::disk::reach::Reach;
 use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::watch::{WatchEvent, Watcher};
-use crate::driver::file_state::Pace;
+use crate::driver::file_state::RemovalPace;
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
@@ -103,7 +103,7 @@ pub(crate) struct Supervisor {
     timers: Timers,
     layout: Layout,
     /// How often registry_dir and the kubelet's directory became one directory, or two, of late.
-    layout_pace: Pace,
+    layout_pace: RemovalPace,
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
@@ -134,7 +134,7 @@ impl Supervisor {
         Supervisor {
             kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
             layout,
-            layout_pace: Pace::default(),
+            layout_pace: RemovalPace::default(),
             started: Instant::now(),
             sender,
             inputs,

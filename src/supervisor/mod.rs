@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
+use self::files::in_use;
 use self::inputs::{Input, send};
 use self::names::Names;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
@@ -64,18 +65,18 @@ const CHECK: Duration = Duration::from_secs(300);
 /// Memory is given back after so long without a call or an answer.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// The subjects of the watcher.
+/// The subjects of the watcher, in the order in which they are looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Driver(RunnerKey),
     /// The driver's socket and link.
     Files(RunnerKey),
+    /// A directory in plugins_dir that has no csi.sock yet.
+    Candidate(DriverId),
     /// A socket that a kubelet creates when it starts.
     StartSocket(usize),
     /// plugins_dir, and each name in it.
     Plugins,
-    /// A directory in plugins_dir that has no csi.sock yet.
-    Candidate(DriverId),
 }
 
 /// An order to the main loop from outside the process.
@@ -251,7 +252,7 @@ impl Supervisor {
         self.watcher.resync();
         self.look_at(WatchEvent::Everything);
         self.work();
-        self.retry_removals();
+        self.removals.retry(in_use(&self.runners, &self.layout));
         self.hold_runtime();
         if self.state_file.is_taken() {
             return;

@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 
 use crate::driver::Record;
 
-/// A command, carried out by the supervisor.
+/// A command of a client, carried out by the supervisor.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ClientCommand {
     Manual {
         action: ManualAction,
         /// The driver's id or name.
@@ -36,7 +36,7 @@ pub(crate) type CommandResult = Result<(), String>;
 
 /// A message from the control socket or from the HTTP server to the supervisor.
 pub(crate) enum Request {
-    Command(Command, oneshot::Sender<CommandResult>),
+    Command(ClientCommand, oneshot::Sender<CommandResult>),
     /// Why HTTP is not served at the configured address; none when it is served.
     HttpTrouble(Option<String>),
 }
@@ -57,7 +57,7 @@ impl Commands {
 
     /// Returns when the command is carried out or refused, and every reader of the snapshot sees
     /// the effect.
-    pub(crate) async fn run(&self, command: Command) -> Result<CommandResult, Stopping> {
+    pub(crate) async fn run(&self, command: ClientCommand) -> Result<CommandResult, Stopping> {
         let (reply, outcome) = oneshot::channel();
         (self.0)(Request::Command(command, reply));
         outcome.await.map_err(|_| Stopping)

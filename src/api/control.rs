@@ -15,7 +15,7 @@ use tonic::{Request, Response, async_trait};
 
 pub(crate) use client::{Client, ClientError};
 
-use crate::api::command::{Command, Commands, ManualAction};
+use crate::api::command::{ClientCommand, Commands, ManualAction};
 use crate::api::snapshot::{Snapshots, Unavailable};
 use crate::disk::directory;
 use crate::disk::identity::Identity;
@@ -126,20 +126,20 @@ type Reply<T> = Result<Response<T>, tonic::Status>;
 
 impl Session {
     /// The daemon's outcome, or its refusal in words.
-    async fn run(&self, command: Command) -> Result<Result<(), String>, tonic::Status> {
+    async fn run(&self, command: ClientCommand) -> Result<Result<(), String>, tonic::Status> {
         self.busy.touch();
         let outcome = self.commands.run(command).await;
         outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))
     }
 
-    async fn done(&self, command: Command) -> Reply<Done> {
+    async fn done(&self, command: ClientCommand) -> Reply<Done> {
         let done = self.run(command).await?.map(|()| Response::new(Done {}));
         done.map_err(tonic::Status::failed_precondition)
     }
 
     async fn by_hand(&self, action: ManualAction, request: Request<DriverRequest>) -> Reply<Done> {
         let driver = request.into_inner().driver;
-        self.done(Command::Manual { action, driver }).await
+        self.done(ClientCommand::Manual { action, driver }).await
     }
 }
 
@@ -192,12 +192,16 @@ impl Control for Session {
         let record: Record = serde_json::from_slice(&record)
             .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
         let record = Box::new(record);
-        self.done(Command::TakeUp { driver, record }).await
+        self.done(ClientCommand::TakeUp { driver, record }).await
     }
 
     async fn reload(&self, _: Request<ReloadRequest>) -> Reply<Reloaded> {
         // Not in the message of an error: that is a header, and headers are short.
-        let refusal = self.run(Command::Reload).await?.err().unwrap_or_default();
+        let refusal = self
+            .run(ClientCommand::Reload)
+            .await?
+            .err()
+            .unwrap_or_default();
         Ok(Response::new(Reloaded { refusal }))
     }
 }

@@ -21,7 +21,7 @@ const FAILED: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_
 pub(crate) struct FileState {
     what: &'static str,
     state: Occupancy,
-    pace: Pace,
+    pace: RemovalPace,
     failures: u32,
 }
 
@@ -39,7 +39,7 @@ enum Occupancy {
 
 /// How often the file was removed of late.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Pace {
+pub(crate) struct RemovalPace {
     count: u32,
     put_back: Option<Moment>,
 }
@@ -49,7 +49,7 @@ impl FileState {
         FileState {
             what,
             state: Occupancy::Absent,
-            pace: Pace::default(),
+            pace: RemovalPace::default(),
             failures: 0,
         }
     }
@@ -149,7 +149,7 @@ impl FileState {
     }
 }
 
-impl Pace {
+impl RemovalPace {
     /// The file was removed. Returns how long to wait before it is restored.
     pub(crate) fn disturbed(&mut self, now: Moment) -> Duration {
         if self.put_back.is_none_or(|at| now - at > CALM) {
@@ -171,7 +171,7 @@ mod tests {
 
     /// The delays that a rival meets that removes the file as soon as it exists.
     fn fight(rounds: usize) -> Vec<u64> {
-        let mut pace = Pace::default();
+        let mut pace = RemovalPace::default();
         let mut now = Moment(0);
         (0..rounds)
             .map(|_| {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_calm_half_minute_ends_the_fight() {
-        let mut pace = Pace::default();
+        let mut pace = RemovalPace::default();
         for _ in 0..3 {
             assert_eq!(pace.disturbed(Moment(0)), Duration::ZERO);
         }

@@ -20,8 +20,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The kubelets on this node.
 pub(crate) struct KnownKubelets {
     start_sockets: StartSockets,
-    /// The start sockets at the last look.
-    seen: SocketsSeen,
+    /// The start sockets that existed at the last look.
+    seen: BTreeMap<PathBuf, Identity>,
     /// Processes that told us how a registration went, each watched for its end.
     running: HashMap<Process, Task>,
     /// Those of them that call NotifyRegistrationStatus on another connection than GetInfo.
@@ -43,30 +43,20 @@ pub(crate) struct KnownKubelets {
     watched: Option<Directory>,
 }
 
-/// The file at each start socket's path.
-type SocketsSeen = Vec<(PathBuf, Option<Identity>)>;
-
-/// A socket was created where none was, or another socket. A change of its owner, mode or label does not
-/// count.
-fn is_new(before: Option<&Identity>, now: Option<&Identity>) -> bool {
-    now.is_some_and(|now| !before.is_some_and(|before| before.is_same_object(now)))
-}
-
-fn look(root: &Path) -> (StartSockets, SocketsSeen) {
-    let start_sockets = StartSockets::of(root);
+/// The start sockets that exist now.
+fn look(start_sockets: &StartSockets) -> BTreeMap<PathBuf, Identity> {
     let sockets = start_sockets.sockets().into_iter();
-    let seen = sockets.map(|path| (path.clone(), Identity::of(&path).ok()));
-    let seen = seen.collect();
-    (start_sockets, seen)
+    let existing = sockets.filter_map(|path| Identity::of(&path).ok().map(|found| (path, found)));
+    existing.collect()
 }
 
 impl KnownKubelets {
     pub(crate) fn new(root: &Path, directory: &Path) -> KnownKubelets {
-        let (start_sockets, seen) = look(root);
+        let start_sockets = StartSockets::of(root);
         let directory_seen = Directory::of(directory);
         KnownKubelets {
+            seen: look(&start_sockets),
             start_sockets,
-            seen,
             running: HashMap::new(),
             apart: HashSet::new(),
             last: None,
@@ -82,35 +72,35 @@ impl KnownKubelets {
 
     /// The start sockets are below another root from now on.
     pub(crate) fn look_below(&mut self, root: &Path) {
-        (self.start_sockets, self.seen) = look(root);
+        self.start_sockets = StartSockets::of(root);
+        self.seen = look(&self.start_sockets);
     }
 
     /// Sockets to watch for a kubelet's start.
-    pub(crate) fn start_sockets(&self) -> Vec<PathBuf> {
-        self.seen.iter().map(|(path, _)| path.clone()).collect()
+    pub(crate) fn start_sockets(&self) -> [PathBuf; 2] {
+        self.start_sockets.sockets()
     }
 
     /// The start sockets as they were at the last look, for the state file.
     pub(crate) fn saved_start_sockets(&self) -> BTreeMap<PathBuf, Identity> {
-        let there = |(path, seen): &(PathBuf, Option<Identity>)| {
-            seen.clone().map(|identity| (path.clone(), identity))
-        };
-        self.seen.iter().filter_map(there).collect()
+        self.seen.clone()
     }
 
-    /// A kubelet has started since the start sockets were as in `saved`.
-    pub(crate) fn started_since(&self, saved: &BTreeMap<PathBuf, Identity>) -> bool {
-        let new =
-            |(path, seen): &(PathBuf, Option<Identity>)| is_new(saved.get(path), seen.as_ref());
-        self.seen.iter().any(new)
+    /// A kubelet has started since the start sockets were as in `before`: a socket was created where none
+    /// was, or another socket. A change of its owner, mode or label does not count.
+    pub(crate) fn started_since(&self, before: &BTreeMap<PathBuf, Identity>) -> bool {
+        let is_known = |path: &PathBuf, now: &Identity| {
+            let before = before.get(path);
+            before.is_some_and(|before| before.is_same_object(now))
+        };
+        !self.seen.iter().all(|(path, now)| is_known(path, now))
     }
 
     /// The directory that the kubelet watches, for the state file.
     pub(crate) fn watched(&self) -> Option<Watched> {
-        let running = |last: &Process| self.running.contains_key(last);
         Some(Watched {
             directory: self.watched?,
-            by: self.last.filter(running),
+            by: self.last_caller(),
         })
     }
 
@@ -150,10 +140,9 @@ impl KnownKubelets {
     }
 
     /// The kubelet that last called, while it runs.
-    pub(crate) fn pid(&self) -> Option<u32> {
+    pub(crate) fn last_caller(&self) -> Option<Process> {
         self.last
             .filter(|process| self.running.contains_key(process))
-            .map(|process| process.pid)
     }
 
     /// The process with this pid calls NotifyRegistrationStatus on another connection than GetInfo.
@@ -183,8 +172,7 @@ impl KnownKubelets {
     /// A kubelet without a visible pid, which may ignore links when it starts, has called. Tells whether
     /// that is new, and no socket would show its next start.
     pub(crate) fn went_unseen(&mut self) -> bool {
-        let shows = self.seen.iter().any(|(_, seen)| seen.is_some());
-        !shows && !std::mem::replace(&mut self.unseen, true)
+        self.seen.is_empty() && !std::mem::replace(&mut self.unseen, true)
     }
 
     /// A kubelet told how a registration went.
@@ -214,12 +202,9 @@ impl KnownKubelets {
 
     /// Looks at the start sockets: whether a kubelet has started since the last look.
     pub(crate) fn has_started(&mut self) -> bool {
-        let mut started = false;
-        for (path, seen) in &mut self.seen {
-            let now = Identity::of(path).ok();
-            started |= is_new(seen.as_ref(), now.as_ref());
-            *seen = now;
-        }
+        let now = look(&self.start_sockets);
+        let before = std::mem::replace(&mut self.seen, now);
+        let started = self.started_since(&before);
         if started {
             self.sees_its_directory();
         }

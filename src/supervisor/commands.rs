@@ -1,16 +1,17 @@
 //! The commands of clients, carried out.
 
 use super::{Runner, RunnerKey, Supervisor, Work};
-use crate::api::command::{Command, CommandResult, ManualAction};
+use crate::api::command::{ClientCommand, CommandResult, ManualAction};
+use crate::disk::name::DriverName;
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
 
 impl Supervisor {
-    pub(super) fn carry_out(&mut self, command: Command) -> CommandResult {
+    pub(super) fn carry_out(&mut self, command: ClientCommand) -> CommandResult {
         match command {
-            Command::Manual { action, driver } => self.by_hand(action, &driver),
-            Command::TakeUp { driver, record } => self.take_up(&driver, &record),
-            Command::Reload => self.reload(),
+            ClientCommand::Manual { action, driver } => self.by_hand(action, &driver),
+            ClientCommand::TakeUp { driver, record } => self.take_up(&driver, &record),
+            ClientCommand::Reload => self.reload(),
         }
     }
 
@@ -33,10 +34,8 @@ impl Supervisor {
 
     /// By id, or by the name that the driver has given.
     fn find(&self, driver: &str) -> Option<(RunnerKey, &Runner)> {
-        let has_name = |runner: &Runner| {
-            let name = runner.driver.name();
-            name.is_some_and(|name| name.as_str() == driver)
-        };
+        let has_name =
+            |runner: &Runner| runner.driver.name().map(DriverName::as_str) == Some(driver);
         let by_name = || self.keys_where(has_name).first().copied();
         let key = self.key_of(driver).or_else(by_name)?;
         Some((key, self.runners.get(&key)?))

@@ -138,13 +138,9 @@ impl Supervisor {
         };
         self.discovery.unreadable = false;
         let is_mounted = there.is_some();
-        let there = there.unwrap_or_default();
-        let emptied: Vec<DriverId> = self
-            .discovery
-            .candidates
-            .difference(&there)
-            .cloned()
-            .collect();
+        let mut there = there.unwrap_or_default();
+        let candidates = &self.discovery.candidates;
+        let emptied: Vec<DriverId> = candidates.difference(&there).cloned().collect();
         for id in emptied {
             self.drop_candidate(&id);
         }
@@ -154,15 +150,12 @@ impl Supervisor {
             self.directory_gone(key, is_mounted);
         }
         let discoverable = Discoverable::of(&self.settings);
-        let found: Vec<DriverId> = there
-            .into_iter()
-            .filter(|id| discoverable.has(id))
-            .collect();
+        there.retain(|id| discoverable.has(id));
         let runners = self.runners.iter();
         let keys: HashMap<DriverId, RunnerKey> = runners
             .map(|(key, runner)| (runner.id.clone(), *key))
             .collect();
-        for id in found {
+        for id in there {
             match keys.get(&id) {
                 Some(key) => self.directory_stays(*key),
                 None => self.look_at_candidate(&id),
@@ -252,12 +245,11 @@ impl Supervisor {
     /// Removes a driver whose directory is gone when no kubelet holds it any more, or when it has been
     /// waited for long enough.
     pub(super) fn check_departure(&mut self, key: RunnerKey) {
-        let Some(at) = self.timers.get(Timer::Departure(key)) else {
+        let set = self.timers.get(Timer::Departure(key));
+        let Some((at, runner)) = set.zip(self.runners.get(&key)) else {
             return;
         };
-        let Some(record) = self.runners.get(&key).map(|runner| runner.driver.record()) else {
-            return;
-        };
+        let record = runner.driver.record();
         if record.withdrawn_by_hand {
             self.directory_stays(key);
         } else if at <= self.now() || !record.is_held() {

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::runner::Counts;
+use super::runner::{Counts, Runners};
 use super::{DriverId, Input, Names, RunnerKey, StateFile, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};
@@ -137,21 +137,18 @@ impl Disk<'_> {
         let place = link_place(self.kubelets, self.layout, name, slot);
         match place.publish(self.take_over) {
             Ok(published) => {
-                if published.made {
-                    self.note_hard_links(&place, &published);
-                }
-                let Published { identity, made } = published;
                 self.files.owner_watch = None;
                 let missing = std::mem::take(&mut self.files.link_missing);
-                if made {
+                if published.made {
+                    self.note_hard_links(&place, &published);
                     self.count_link(missing);
                 }
-                if made && missing {
+                if published.made && missing {
                     let (id, link) = (self.id, place.path.display());
                     let message_id = message_id::LINK_REPAIRED;
                     tracing::warn!(message_id, driver = %id, %link, "{id}: the link was removed or changed, and is back");
                 }
-                Event::LinkPublished(identity)
+                Event::LinkPublished(published.identity)
             }
             Err(Obstacle::RemovedAtOnce) => {
                 let missing = std::mem::replace(&mut self.files.link_missing, true);
@@ -241,6 +238,11 @@ pub(super) fn recall_unseen_kubelet(
     if is_pair && layout.one_directory() {
         kubelets.went_unseen();
     }
+}
+
+/// Tells the paths where a driver has its link or its socket.
+pub(super) fn in_use(runners: &Runners, layout: &Layout) -> impl Fn(&Path) -> bool {
+    |path| runners.values().any(|runner| runner.has_file(layout, path))
 }
 
 /// A `hard` link is a second name of the socket itself, which every kubelet finds when it starts.

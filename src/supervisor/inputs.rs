@@ -12,7 +12,6 @@ use crate::api::command::Request;
 use crate::csi::error::DriverError;
 use crate::csi::monitor::MonitorReport;
 use crate::disk::layout::Layout;
-use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event};
 use crate::grpc::proto::control::Cause;
 use crate::kubelet::endpoint::session::{KubeletAsking, KubeletCall, Outcome, Told};
@@ -201,30 +200,31 @@ impl Runner {
 
     /// The monitor's report as an event.
     fn reported(&mut self, report: MonitorReport, layout: &Layout) -> Event {
-        match report {
-            MonitorReport::Answered(answer, socket) => {
-                let fits = self.answered(&answer, layout);
-                fits.map_or_else(Event::DriverSilent, |()| self.came(answer, socket))
-            }
-            MonitorReport::Changed(answer) => {
-                let fits = self.answered(&answer, layout);
-                fits.map_or_else(Event::DriverSilent, |()| Event::DriverChanged(answer))
-            }
-            MonitorReport::Silent(error) => self.silent(&error),
-        }
-    }
-
-    /// The driver gave an answer that can be used, unless its name is too long for our paths.
-    fn answered(&mut self, answer: &Answer, layout: &Layout) -> Result<(), String> {
+        let (answer, socket) = match report {
+            MonitorReport::Answered(answer, socket) => (answer, Some(socket)),
+            MonitorReport::Changed(answer) => (answer, None),
+            MonitorReport::Silent(error) => return self.silent(&error),
+        };
         self.without_node_service = false;
         self.note_try(None);
+        // The answer can be used, unless its name is too long for our paths.
         if let Err(too_long) = layout.check(&answer.name) {
-            self.note_error(too_long.to_string());
+            let why = too_long.to_string();
+            self.note_error(why.clone());
             self.silence = Cause::Unspecified;
-            return Err(too_long.to_string());
+            return Event::DriverSilent(why);
         }
         self.clear_error();
-        Ok(())
+        // A driver that has run on since before we started has not come back.
+        let has_run_on = socket.is_none_or(|socket| {
+            let before = self.csi_seen.replace(socket);
+            before == self.csi_seen && !self.driver.is_silent()
+        });
+        if has_run_on {
+            Event::DriverChanged(answer)
+        } else {
+            Event::DriverAnswered(answer)
+        }
     }
 
     /// The driver does not answer, or not yet.

@@ -1,6 +1,6 @@
 //! registry_dir and the kubelet's directory, which a mount or a link may turn into one directory or two.
 
-use super::{RunnerKey, Supervisor, Timer};
+use super::{Supervisor, Timer};
 
 impl Supervisor {
     /// Where the directories have become one or two, every driver starts again with its socket and its
@@ -12,13 +12,11 @@ impl Supervisor {
         }
         // A process that swaps the directories all the time is not followed at full speed.
         let now = self.now();
-        let at = match self.timers.get(Timer::Layout) {
-            Some(at) => at,
-            None => now + self.layout_pace.disturbed(now),
-        };
-        self.timers
-            .set(Timer::Layout, Some(at).filter(|at| now < *at));
-        if now < at {
+        let set = self.timers.get(Timer::Layout);
+        let at = set.unwrap_or_else(|| now + self.layout_pace.disturbed(now));
+        let is_early = now < at;
+        self.timers.set(Timer::Layout, is_early.then_some(at));
+        if is_early {
             return;
         }
         let layout = self.settings.layout();
@@ -34,7 +32,14 @@ impl Supervisor {
         );
         let mut records = Vec::new();
         for key in self.keys() {
-            self.remove_by_the_kubelets_path(key);
+            // registry_dir may lead elsewhere by now, and the socket be left beside the link.
+            if let Some(runner) = self.runners.get(&key)
+                && let Some((name, identity)) = runner.driver.serves()
+                && self.layout.one_directory()
+            {
+                let path = self.layout.socket_beside_link(name);
+                self.removals.remove(path, identity);
+            }
             if let Some(runner) = self.remove_driver(key) {
                 // What was done by hand is undone by hand.
                 let record = runner.driver.record().by_hand();
@@ -46,15 +51,5 @@ impl Supervisor {
             self.add(&id, record.as_ref());
         }
         self.state_file.changed();
-    }
-
-    /// registry_dir may lead elsewhere by now, and the socket be left beside the link.
-    fn remove_by_the_kubelets_path(&mut self, key: RunnerKey) {
-        let layout = &self.layout;
-        let runner = self.runners.get(&key).filter(|_| layout.one_directory());
-        if let Some((name, identity)) = runner.and_then(|runner| runner.driver.serves()) {
-            self.removals
-                .remove(layout.socket_beside_link(name), identity);
-        }
     }
 }

@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
+use self::files::in_use;
 use self::inputs::{Input, send};
 use self::names::Names;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
@@ -46,7 +47,7 @@ use crate::disk::reach::Reach;
 use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::watch::{WatchEvent, Watcher};
-use crate::driver::file_state::Pace;
+use crate::driver::file_state::RemovalPace;
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::memory;
@@ -64,18 +65,18 @@ const CHECK: Duration = Duration::from_secs(300);
 /// Memory is given back after so long without a call or an answer.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// The subjects of the watcher.
+/// The subjects of the watcher, in the order in which they are looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Driver(RunnerKey),
     /// The driver's socket and link.
     Files(RunnerKey),
+    /// A directory in plugins_dir that has no csi.sock yet.
+    Candidate(DriverId),
     /// A socket that a kubelet creates when it starts.
     StartSocket(usize),
     /// plugins_dir, and each name in it.
     Plugins,
-    /// A directory in plugins_dir that has no csi.sock yet.
-    Candidate(DriverId),
 }
 
 /// An order to the main loop from outside the process.
@@ -103,7 +104,7 @@ pub(crate) struct Supervisor {
     timers: Timers,
     layout: Layout,
     /// How often registry_dir and the kubelet's directory became one directory, or two, of late.
-    layout_pace: Pace,
+    layout_pace: RemovalPace,
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
@@ -134,7 +135,7 @@ impl Supervisor {
         Supervisor {
             kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
             layout,
-            layout_pace: Pace::default(),
+            layout_pace: RemovalPace::default(),
             started: Instant::now(),
             sender,
             inputs,
@@ -251,7 +252,7 @@ impl Supervisor {
         self.watcher.resync();
         self.look_at(WatchEvent::Everything);
         self.work();
-        self.retry_removals();
+        self.removals.retry(in_use(&self.runners, &self.layout));
         self.hold_runtime();
         if self.state_file.is_taken() {
             return;

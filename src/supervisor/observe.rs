@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::files::{are_links_sockets, existing_link, link_place, socket_place};
+use super::files::{are_links_sockets, existing_link, in_use, link_place, socket_place};
 use super::inputs::UNSEEN;
 use super::state_file::Origin;
 use super::{RunnerKey, Subject, Supervisor, Work};
@@ -22,7 +22,6 @@ impl Supervisor {
     fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
         self.look_at_kubelet_directory();
         self.look_at_layout();
-        let (mut start_sockets, mut plugins) = (false, false);
         for subject in subjects {
             match subject {
                 Subject::Driver(key) => {
@@ -32,22 +31,17 @@ impl Supervisor {
                     self.look_at_exposure(key);
                 }
                 Subject::Files(key) => self.queue.push(key, Work::Look),
-                Subject::StartSocket(_) => start_sockets = true,
-                Subject::Plugins => plugins = true,
+                Subject::StartSocket(_) => self.look_at_start_sockets(),
+                Subject::Plugins => self.look_at_plugins(),
                 Subject::Candidate(id) if self.key_of(&id).is_some() => {}
                 Subject::Candidate(id) => self.look_at_candidate(&id),
             }
         }
-        if start_sockets {
-            self.look_at_start_sockets();
-        }
-        if plugins {
-            self.look_at_plugins();
-        }
     }
 
     fn look_at_everything(&mut self) {
-        self.remove_uncovered();
+        self.removals
+            .remove_uncovered(in_use(&self.runners, &self.layout));
         self.look_at_kubelet_directory();
         self.look_at_layout();
         self.look_at_start_sockets();
@@ -162,20 +156,6 @@ impl Supervisor {
             more => format!("; and {more} more drivers"),
         };
         Some(format!("{id}: {exposure}: {mend}{more}"))
-    }
-
-    /// Tries again to remove files of ours. A driver that came back under its old name uses its file
-    /// again.
-    pub(super) fn retry_removals(&mut self) {
-        let (runners, layout) = (&self.runners, &self.layout);
-        self.removals
-            .retry(|path| runners.values().any(|runner| runner.has_file(layout, path)));
-    }
-
-    fn remove_uncovered(&mut self) {
-        let (runners, layout) = (&self.runners, &self.layout);
-        self.removals
-            .remove_uncovered(|path| runners.values().any(|runner| runner.has_file(layout, path)));
     }
 }
 

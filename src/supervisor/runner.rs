@@ -16,9 +16,8 @@ use crate::csi::monitor::Monitor;
 use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
 use crate::disk::layout::Layout;
-use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::{AdvertisedInfo, Driver, Event};
+use crate::driver::{AdvertisedInfo, Driver};
 use crate::grpc::proto::control;
 use crate::grpc::proto::registration::PluginInfo;
 use crate::kubelet::endpoint::session::Endpoint;
@@ -173,18 +172,6 @@ impl Runner {
         self.origin = origin;
     }
 
-    /// The driver has answered on this socket. A driver that has run on since before we started has
-    /// not come back.
-    pub(super) fn came(&mut self, answer: Answer, socket: Identity) -> Event {
-        let same = self.csi_seen.as_ref() == Some(&socket);
-        self.csi_seen = Some(socket);
-        if same && !self.driver.is_silent() {
-            Event::DriverChanged(answer)
-        } else {
-            Event::DriverAnswered(answer)
-        }
-    }
-
     /// What must survive the daemon.
     pub(super) fn saved(&self) -> SavedDriver {
         SavedDriver {
@@ -218,6 +205,12 @@ impl Runner {
             endpoint: text(&advertised.endpoint),
             supported_versions: advertised.versions.clone(),
         })
+    }
+
+    /// Where the socket and the link belong.
+    pub(super) fn places(&self, layout: &Layout) -> Option<[PathBuf; 2]> {
+        let (name, slot) = (self.driver.name()?, self.driver.slot());
+        Some([layout.socket(name), layout.link(name, slot)])
     }
 
     /// The link or the socket of the driver is at this path.

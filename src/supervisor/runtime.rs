@@ -7,6 +7,7 @@ use super::state_file::SavedState;
 use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 
 /// state.json, the directory that it is in, and the kubelets that wait for the next write.
+#[derive(Default)]
 pub(super) struct StateFile {
     /// None where no runtime directory can be had.
     runtime: Option<RuntimeDir>,
@@ -25,11 +26,7 @@ impl StateFile {
     pub(super) fn new(runtime: Option<RuntimeDir>) -> StateFile {
         StateFile {
             runtime,
-            trouble: None,
-            taken: None,
-            dirty: false,
-            failing: false,
-            unanswered: Vec::new(),
+            ..StateFile::default()
         }
     }
 
@@ -92,12 +89,12 @@ impl StateFile {
             }
             Err(error @ RuntimeError::Held { .. }) => self.taken = Some(error),
             Err(error) => {
-                let trouble = Some(format!(
+                let trouble = format!(
                     "{error}; commands do not reach the daemon, and a restart may cost a registration"
-                ));
-                if self.trouble != trouble {
-                    tracing::error!("{}", trouble.as_deref().unwrap_or_default());
-                    self.trouble = trouble;
+                );
+                if self.trouble.as_ref() != Some(&trouble) {
+                    tracing::error!("{trouble}");
+                    self.trouble = Some(trouble);
                 }
             }
         }

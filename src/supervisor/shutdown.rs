@@ -21,48 +21,17 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 const HANDOVER: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What becomes of links and sockets when the daemon stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    /// They go, and the kubelet de-registers.
-    Withdraw,
-    /// They stay for the next run; the kubelet notices nothing.
-    Keep,
-}
-
-impl Ending {
-    /// "auto" withdraws only when the daemon is not wanted any more: a stop of the unit, or a signal to
-    /// a process that systemd does not run. When systemd cannot be asked, nothing is taken away.
-    async fn choose(on_stop: OnStop) -> Ending {
-        match on_stop {
-            OnStop::Withdraw => Ending::Withdraw,
-            OnStop::Keep => Ending::Keep,
-            OnStop::Auto if !systemd::runs_us() => Ending::Withdraw,
-            OnStop::Auto => match job::current().await {
-                Some(Job::Stop) => Ending::Withdraw,
-                Some(Job::Other) | None => Ending::Keep,
-            },
-        }
-    }
-}
-
 impl Supervisor {
     pub(super) async fn end(mut self) {
         let on_stop = self.settings.service.on_stop;
-        let ending = self.hear_kubelets(Ending::choose(on_stop)).await;
-        let word = match ending {
-            Ending::Withdraw => "stopping; the drivers are withdrawn",
-            Ending::Keep => "stopping; the drivers stay registered",
-        };
-        self.notifier.stopping(word);
-        tracing::info!("{word}");
-        match ending {
-            Ending::Withdraw => {
-                for key in self.keys() {
-                    self.withdraw(key);
-                }
+        if self.hear_kubelets(withdraws(on_stop)).await {
+            self.tell_end("stopping; the drivers are withdrawn");
+            for key in self.keys() {
+                self.withdraw(key);
             }
-            Ending::Keep => self.hear_last_calls().await,
+        } else {
+            self.tell_end("stopping; the drivers stay registered");
+            self.hear_last_calls().await;
         }
         self.state_file.changed();
         self.save();
@@ -74,9 +43,7 @@ impl Supervisor {
     /// Another instance has our runtime directory and looks after the drivers. What we know of them
     /// is handed over, so that the kubelet notices nothing.
     pub(super) async fn make_way(mut self, taken: RuntimeError) -> RuntimeError {
-        let word = "stopping; another instance looks after the drivers";
-        self.notifier.stopping(word);
-        tracing::info!("{word}");
+        self.tell_end("stopping; another instance looks after the drivers");
         let successor = match self.state_file.runtime() {
             Some(runtime) => {
                 let path = runtime.path().to_owned();
@@ -99,6 +66,11 @@ impl Supervisor {
             }
         }
         taken
+    }
+
+    fn tell_end(&self, words: &str) {
+        self.notifier.stopping(words);
+        tracing::info!("{words}");
     }
 
     /// Lets calls that are in progress end.
@@ -167,6 +139,23 @@ impl Supervisor {
             self.queue.push(key, Work::NameFree(name.clone()));
         }
         Some(runner)
+    }
+}
+
+/// Whether links and sockets go when the daemon stops, and the kubelet de-registers. If they stay for the
+/// next run, the kubelet notices nothing.
+///
+/// "auto" withdraws only when the daemon is not wanted any more: a stop of the unit, or a signal to a
+/// process that systemd does not run. When systemd cannot be asked, nothing is taken away.
+async fn withdraws(on_stop: OnStop) -> bool {
+    match on_stop {
+        OnStop::Withdraw => true,
+        OnStop::Keep => false,
+        OnStop::Auto if !systemd::runs_us() => true,
+        OnStop::Auto => match job::current().await {
+            Some(Job::Stop) => true,
+            Some(Job::Other) | None => false,
+        },
     }
 }
 

@@ -194,13 +194,12 @@ impl Supervisor {
     ) {
         names.extend(names_of(&self.settings, found));
         let layout = &self.layout;
-        let mut kept = BTreeSet::new();
-        for record in saved.values().map(|saved| &saved.record) {
-            if let Some(name) = &record.name {
-                kept.insert(layout.socket(name));
-                kept.insert(layout.link(name, record.slot));
-            }
-        }
+        let records = saved.values().map(|saved| &saved.record);
+        let places = records.filter_map(|record| {
+            let name = record.name.as_ref()?;
+            Some([layout.socket(name), layout.link(name, record.slot)])
+        });
+        let kept = places.flatten().collect();
         self.removals.add(sweep(layout, &Ours { names, kept }));
     }
 }

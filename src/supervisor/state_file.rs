@@ -121,7 +121,11 @@ impl SavedState {
 
     /// Reads what an earlier run wrote. A file that cannot be trusted counts as none.
     pub(crate) fn load(path: &Path) -> Option<SavedState> {
-        remove_staged(path);
+        // A write that was cut short leaves this file behind, and the next write may be far away.
+        let staged = staged(path);
+        if let Err(error) = remove_if_exists(&staged) {
+            tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary file");
+        }
         match SavedState::read(path) {
             Ok(state) => Some(state),
             Err(Distrust::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => None,
@@ -168,13 +172,8 @@ impl SavedState {
     /// Replaces the file. A reader, or the daemon after a crash, sees the old file or the new file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
         let staged = staged(path);
-        let mut file = match create(&staged) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&staged)?;
-                create(&staged)?
-            }
-            created => created?,
-        };
+        remove_if_exists(&staged)?;
+        let mut file = create(&staged)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         fs::rename(&staged, path)
     }
@@ -197,14 +196,10 @@ fn staged(path: &Path) -> PathBuf {
     path.with_extension("json.new")
 }
 
-/// A write that was cut short leaves this file behind, and the next write may be far away.
-fn remove_staged(path: &Path) {
-    let staged = staged(path);
-    match fs::remove_file(&staged) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary file");
-        }
-        Ok(()) | Err(_) => {}
+fn remove_if_exists(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 

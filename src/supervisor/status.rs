@@ -173,7 +173,7 @@ impl Supervisor {
             ready: self.ready,
             kubelet: Kubelet {
                 registry_dir: text(self.layout.kubelet_dir()),
-                pid: self.kubelets.pid(),
+                pid: self.kubelets.last_caller().map(|kubelet| kubelet.pid),
             },
             notes: self.notes(),
         }

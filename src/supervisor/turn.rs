@@ -160,30 +160,20 @@ impl Supervisor {
         if runner.publish(&self.layout) {
             self.board.set(&runner.id, Some(runner.published.clone()));
         }
-        self.follow_places(key);
+        // The places of socket and link move with the name.
+        let places = runner.places(&self.layout);
+        if runner.followed != places {
+            for old in runner.followed.iter().flatten() {
+                self.watcher.unfollow(old, &Subject::Files(key));
+            }
+            for new in places.iter().flatten() {
+                self.watcher.follow(new, &Subject::Files(key));
+            }
+            runner.followed = places;
+            // What happened between the last look and the watch would go unseen.
+            self.queue.push(key, Work::Look);
+        }
         self.check_departure(key);
-    }
-
-    /// Watches the places of a driver's socket and link, which move with its name.
-    fn follow_places(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get_mut(&key) else {
-            return;
-        };
-        let (layout, slot) = (&self.layout, runner.driver.slot());
-        let name = runner.driver.name();
-        let places = name.map(|name| [layout.socket(name), layout.link(name, slot)]);
-        if runner.followed == places {
-            return;
-        }
-        for old in runner.followed.iter().flatten() {
-            self.watcher.unfollow(old, &Subject::Files(key));
-        }
-        for new in places.iter().flatten() {
-            self.watcher.follow(new, &Subject::Files(key));
-        }
-        runner.followed = places;
-        // What happened between the last look and the watch would go unseen.
-        self.queue.push(key, Work::Look);
     }
 
     /// Works off what the turn gave rise to and tells the outcome. Returns when to wake up.

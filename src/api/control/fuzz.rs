@@ -133,9 +133,9 @@ fn supervise(request: Request, asked: &Mutex<Vec<String>>) {
         panic!("a client speaks for the HTTP server");
     };
     let (word, outcome) = match command {
-        Command::Reload => ("reload".to_owned(), Ok(())),
-        Command::Manual { action, driver } => (format!("{action:?}"), Err(driver)),
-        Command::TakeUp { driver, .. } => ("take up".to_owned(), Err(driver)),
+        ClientCommand::Reload => ("reload".to_owned(), Ok(())),
+        ClientCommand::Manual { action, driver } => (format!("{action:?}"), Err(driver)),
+        ClientCommand::TakeUp { driver, .. } => ("take up".to_owned(), Err(driver)),
     };
     if let Err(driver) = &outcome {
         assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());

@@ -63,6 +63,8 @@ impl Connections {
             tokio::select! {
                 () = sleep_until(eviction.unwrap_or_else(Instant::now)), if eviction.is_some() => {
                     self.evict_oldest_idle();
+                    // One makes room: the next is not closed before this one has ended.
+                    self.tasks.join_next().await.into_iter().for_each(log);
                 }
                 accepted = accept(), if !is_full => match accepted {
                     Ok(stream) => {
@@ -165,7 +167,27 @@ fn log(ended: Result<(), JoinError>) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_too_many_closes_the_oldest_and_no_other() {
+        let mut connections = Connections::new(4, Duration::ZERO);
+        let open = Arc::new(());
+        for _ in 0..4 {
+            let open = Arc::clone(&open);
+            let serve = async move {
+                let _open = open;
+                pending().await
+            };
+            connections.add(serve, Activity::default());
+        }
+        let next = connections.accept(pending::<io::Result<()>>);
+        assert!(timeout(Duration::from_secs(60), next).await.is_err());
+        assert_eq!(Arc::strong_count(&open) - 1, 3);
+    }
 
     /// With a clock that jumps to the next deadline.
     #[tokio::test(start_paused = true)]

@@ -96,7 +96,7 @@ impl Files for Disk<'_> {
 
 impl Disk<'_> {
     fn serve(&mut self, name: &DriverName, slot: LinkAlias) -> Result<Identity, Obstacle> {
-        if let Err((holder, id)) = self.names.claim(name, self.key, self.id) {
+        if let Err((holder, id)) = self.names.check(name, self.key) {
             self.queue.push(*holder, Work::NameWanted(self.key));
             return Err(Obstacle::NameTaken(id.to_string()));
         }
@@ -112,10 +112,11 @@ impl Disk<'_> {
                     self.files.retired.push(old.retire());
                 }
                 self.files.owner_watch = None;
+                self.names.claim(name, self.key, self.id);
                 Ok(identity)
             }
+            // A driver that held the name still holds it.
             Err(obstacle) => {
-                self.names.release(name, self.key);
                 self.watch_owner(&place.path, &obstacle);
                 Err(obstacle)
             }

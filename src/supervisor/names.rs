@@ -12,15 +12,18 @@ pub(super) struct Names(HashMap<DriverName, (RunnerKey, DriverId)>);
 impl Names {
     /// # Errors
     /// Another driver has the name.
-    pub(super) fn claim(
-        &mut self,
+    pub(super) fn check(
+        &self,
         name: &DriverName,
         key: RunnerKey,
-        id: &DriverId,
     ) -> Result<(), &(RunnerKey, DriverId)> {
-        let holder = self.0.entry(name.clone());
-        let holder = holder.or_insert_with(|| (key, id.clone()));
-        if holder.0 == key { Ok(()) } else { Err(holder) }
+        let other = self.0.get(name).filter(|holder| holder.0 != key);
+        other.map_or(Ok(()), Err)
+    }
+
+    /// The driver serves under the name, which [`Names::check`] has found free.
+    pub(super) fn claim(&mut self, name: &DriverName, key: RunnerKey, id: &DriverId) {
+        self.0.insert(name.clone(), (key, id.clone()));
     }
 
     pub(super) fn release(&mut self, name: &DriverName, key: RunnerKey) {

@@ -1,6 +1,7 @@
 //! Several drivers in one process.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use bed::kubelet::Event;
 use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, nothing_since};
@@ -205,4 +206,29 @@ fn a_driver_whose_place_a_stranger_has_does_not_keep_its_name_from_another() {
     let endpoint = scene.wait_published(SHARED).endpoint;
     assert_eq!(endpoint, second.path().display().to_string());
     scene.phase(OTHER, "waiting-for-kubelet");
+}
+
+/// Whichever of the two looks at the free path first.
+#[test]
+fn a_registered_driver_whose_place_a_stranger_had_keeps_its_name() {
+    for (holder, waiting) in [(NAME, OTHER), (OTHER, NAME)] {
+        let scene = setup().drivers(&[NAME, OTHER]).started();
+        let kubelet = scene.node.kubelet();
+        let first = scene.node.behaving(holder, Behaviour::named(SHARED));
+        kubelet.wait_registered(SHARED, SOON);
+        scene.phase(holder, "registered");
+        let _second = scene.node.behaving(waiting, Behaviour::named(SHARED));
+        scene.reason(waiting, "conflict", holder);
+        let mark = kubelet.mark();
+        let socket = scene.node.reg_socket(SHARED);
+        let stranger = RawListener::instead(&socket);
+        scene.reason(holder, "conflict", "serves");
+        drop(stranger);
+        fs::remove_file(&socket).unwrap();
+        scene.phase(holder, "registered");
+        let endpoint = scene.wait_published(SHARED).endpoint;
+        assert_eq!(endpoint, first.path().display().to_string());
+        nothing_since(&kubelet, mark);
+        scene.reason(waiting, "conflict", holder);
+    }
 }

@@ -1,21 +1,15 @@
 //! The time since an event, as one short word.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 /// The age of an RFC 3339 time, such as `5s`, `12m`, `7h` or `40d`. Zero if the clock was
 /// set back; `?` if the text is not a time.
 pub(crate) fn age(since: &str, now: Timestamp) -> String {
-    match since.parse::<Timestamp>() {
-        Ok(since) => short(Duration::try_from(now.duration_since(since)).unwrap_or_default()),
-        Err(_) => "?".to_owned(),
-    }
-}
-
-fn short(age: Duration) -> String {
-    match age.as_secs() {
-        seconds @ 0..60 => format!("{seconds}s"),
+    let Ok(since) = since.parse() else {
+        return "?".to_owned();
+    };
+    match now.duration_since(since).as_secs().max(0) {
+        seconds @ ..60 => format!("{seconds}s"),
         seconds @ 60..3600 => format!("{}m", seconds / 60),
         seconds @ 3600..86_400 => format!("{}h", seconds / 3600),
         seconds => format!("{}d", seconds / 86_400),

@@ -53,9 +53,10 @@ pub(crate) fn serve(
     let path = runtime.control_socket();
     // We hold the lock of this directory, so all sockets in it are leftovers.
     sweep_stage(directory::of(&path));
-    let daemon = Daemon {
+    let daemon = Session {
         commands,
         snapshots,
+        busy: Activity::default(),
     };
     let mut server = Server::start(&path, daemon.clone())?;
     Ok(Task::spawn(async move {
@@ -92,14 +93,14 @@ struct Server {
 }
 
 impl Server {
-    fn start(path: &Path, daemon: Daemon) -> Result<Server, Obstacle> {
+    fn start(path: &Path, daemon: Session) -> Result<Server, Obstacle> {
         let (listener, socket) = listen_over_any(path)?;
         let task = Task::spawn(async move {
             let (_retire, retired) = oneshot::channel();
             let connected = |stream, _, activity: Activity| {
                 let session = Session {
-                    daemon: daemon.clone(),
                     busy: activity.clone(),
+                    ..daemon.clone()
                 };
                 let service = ControlServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
                 server::serve_connection(stream, service, activity, LIMITS)
@@ -113,16 +114,11 @@ impl Server {
     }
 }
 
-/// The daemon as its clients reach it.
+/// The daemon as a client reaches it over a connection.
 #[derive(Clone)]
-struct Daemon {
+struct Session {
     commands: Commands,
     snapshots: Snapshots,
-}
-
-/// A client's connection.
-struct Session {
-    daemon: Daemon,
     busy: Activity,
 }
 
@@ -132,7 +128,7 @@ impl Session {
     /// The daemon's outcome, or its refusal in words.
     async fn run(&self, command: ClientCommand) -> Result<Result<(), String>, tonic::Status> {
         self.busy.touch();
-        let outcome = self.daemon.commands.run(command).await;
+        let outcome = self.commands.run(command).await;
         outcome.map_err(|stopping| tonic::Status::unavailable(stopping.to_string()))
     }
 
@@ -153,12 +149,12 @@ impl Control for Session {
 
     async fn get_status(&self, _: Request<StatusRequest>) -> Reply<Status> {
         self.busy.touch();
-        Ok(Response::new(status(&mut self.daemon.snapshots.clone())?))
+        Ok(Response::new(status(&mut self.snapshots.clone())?))
     }
 
     async fn watch_status(&self, _: Request<StatusRequest>) -> Reply<StatusStream> {
         self.busy.touch();
-        let (mut snapshots, busy) = (self.daemon.snapshots.clone(), self.busy.clone());
+        let (mut snapshots, busy) = (self.snapshots.clone(), self.busy.clone());
         let (sender, statuses) = mpsc::channel(1);
         let follower = Task::spawn(async move {
             loop {
@@ -223,10 +219,8 @@ async fn next_change(snapshots: &mut Snapshots, busy: &Activity) -> Result<(), R
 fn status(snapshots: &mut Snapshots) -> Result<Status, tonic::Status> {
     match snapshots.now() {
         Ok(now) => Ok(now.status()),
-        Err(error @ Unavailable::Stopping(_)) => Err(tonic::Status::unavailable(error.to_string())),
-        Err(error @ Unavailable::Stalled(_)) => {
-            Err(tonic::Status::deadline_exceeded(error.to_string()))
-        }
+        Err(Unavailable::Stopping(error)) => Err(tonic::Status::unavailable(error.to_string())),
+        Err(error) => Err(tonic::Status::deadline_exceeded(error.to_string())),
     }
 }
 

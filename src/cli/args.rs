@@ -54,61 +54,64 @@ pub(crate) enum Command {
     /// Print the effective configuration, each value with its source.
     Config,
     /// Show the state of every driver; exits with 0 if all are registered.
-    Status(StatusOptions),
+    Status {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Follow changes until interrupted.
+        #[arg(long)]
+        watch: bool,
+    },
     /// Wait until drivers are registered or serving.
     Wait(WaitOptions),
     /// Ask a driver for its identity and list the CSI rules that it breaks; exits with 0 if it can be
     /// registered.
-    Inspect(InspectOptions),
+    Inspect {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// The driver's socket: a path, or unix:///path.
+        socket: PathBuf,
+    },
     /// Find out why a driver is not registered; exits with 0 if there is no fault.
-    Doctor(DoctorOptions),
+    Doctor {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// The proc file system to read: the host's, if the doctor runs in a container.
+        #[arg(long, value_name = "PATH", default_value = "/proc", hide = true)]
+        proc: PathBuf,
+    },
     /// Recreate a driver's link, so that the kubelet registers the driver again.
-    Reannounce(DriverArgument),
+    Reannounce {
+        /// The driver's id or name.
+        driver: String,
+    },
     /// Remove a driver's link until you publish the driver again.
-    Withdraw(DriverArgument),
+    Withdraw {
+        /// The driver's id or name.
+        driver: String,
+    },
     /// Publish a driver that you withdrew.
-    Publish(DriverArgument),
+    Publish {
+        /// The driver's id or name.
+        driver: String,
+    },
     /// Remove the links and sockets that a daemon left; the packages run this on their removal.
     #[command(hide = true)]
     CleanUp,
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
-        #[arg(value_name = "SHELL")]
         shell: Shell,
     },
     /// Print a configuration equivalent to a node-driver-registrar unit or command line.
-    ImportNdr(ImportOptions),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct StatusOptions {
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Follow changes until interrupted.
-    #[arg(long)]
-    pub(crate) watch: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct InspectOptions {
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// The driver's socket: a path, or unix:///path.
-    #[arg(value_name = "SOCKET")]
-    pub(crate) socket: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct DoctorOptions {
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// The proc file system to read: the host's, if the doctor runs in a container.
-    #[arg(long, value_name = "PATH", default_value = "/proc", hide = true)]
-    pub(crate) proc: PathBuf,
+    ImportNdr {
+        /// The name or the file of a unit, or a command line, as one argument or as several.
+        #[arg(value_name = "UNIT-OR-COMMAND", required = true)]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -130,23 +133,4 @@ pub(crate) enum WaitState {
     Registered,
     /// The driver answers and its link exists.
     Serving,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct ImportOptions {
-    /// The name or the file of a unit, or a command line, as one argument or as several.
-    #[arg(
-        value_name = "UNIT-OR-COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub(crate) words: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct DriverArgument {
-    /// The driver's id or name.
-    #[arg(value_name = "DRIVER")]
-    pub(crate) driver: String,
 }

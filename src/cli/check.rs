@@ -16,7 +16,7 @@ pub(crate) fn check(args: &Args) -> Result<(), Exit> {
     let loaded = load(args)?;
     let settings = &loaded.settings;
     let mut report = plan(settings);
-    if let Some(why) = loaded.root_found() {
+    if let Some(why) = &loaded.root_found {
         let registry_dir = settings.kubelet.registry_dir.display();
         report += &format!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}\n");
     }
@@ -30,20 +30,17 @@ pub(crate) fn check(args: &Args) -> Result<(), Exit> {
 /// What the daemon would do with these settings, in words.
 fn plan(settings: &Settings) -> String {
     let layout = settings.layout();
+    let unknown = DriverName::parse(UNKNOWN).expect("capitals follow the rules for names");
     let mut plan = String::from("the configuration is valid\n");
     for (id, driver) in &settings.drivers {
-        let name = DriverName::parse(driver.name.as_deref().unwrap_or(UNKNOWN))
-            .expect("a valid configuration has only valid names");
+        let name = driver.name.as_ref().unwrap_or(&unknown);
         plan += &format!("driver {id}\n");
         plan += &format!("  waits for      {}\n", driver.csi_socket.display());
-        plan += &format!("  serves         {}\n", layout.socket(&name).display());
-        let link = layout.link(&name, LinkAlias::default());
-        let target = layout.target(&name);
-        plan += &format!(
-            "  links          {} -> {}\n",
-            link.display(),
-            target.display()
-        );
+        plan += &format!("  serves         {}\n", layout.socket(name).display());
+        let link = layout.link(name, LinkAlias::default());
+        let target = layout.target(name);
+        let (link, target) = (link.display(), target.display());
+        plan += &format!("  links          {link} -> {target}\n");
         plan += &format!("  tells kubelet  endpoint {}\n", driver.endpoint.display());
     }
     plan + &discovery(settings)

@@ -1,9 +1,10 @@
-//! The client side of a command: a connection to the daemon, and the runtime that it needs.
-
-use std::future::Future;
+//! The client of the daemon, and the commands that only pass a request on: `reload`, `reannounce`,
+//! `withdraw` and `publish`.
 
 use super::args::Args;
 use super::exit::Exit;
+use super::render::print;
+use crate::api::command::ManualAction;
 use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{control_socket, locate};
 
@@ -11,13 +12,24 @@ pub(super) async fn connect(args: &Args) -> Result<Client, ClientError> {
     Client::connect(&control_socket(&locate(args.runtime_dir.as_deref()))).await
 }
 
-pub(super) fn in_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Exit::failed)?;
-    let done = runtime.block_on(work);
-    // A thread that hangs in a file system would hold up the end of the process.
-    runtime.shutdown_background();
-    done
+/// Has the daemon apply a changed configuration.
+pub(super) async fn reload(args: &Args) -> Result<(), Exit> {
+    let reloaded = connect(args).await?.reload().await;
+    reloaded.map_err(|error| match error {
+        ClientError::Refused(why) => {
+            Exit::Config(format!("{why}\nthe daemon keeps the old configuration"))
+        }
+        other => Exit::failed(other),
+    })
+}
+
+/// What an operator does to a driver by hand.
+pub(super) async fn act(args: &Args, action: ManualAction, driver: &str) -> Result<(), Exit> {
+    connect(args).await?.by_hand(action, driver).await?;
+    let done = match action {
+        ManualAction::Reannounce => "announced again",
+        ManualAction::Withdraw => "withdrawn until you publish it",
+        ManualAction::Publish => "published",
+    };
+    print(&format!("{driver}: {done}"))
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::args::Args;
 use super::exit::print_error;
-use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
+use crate::config::{self, ConfigError, Loaded, Sources};
 use crate::disk::runtime_dir;
-use crate::kubelet::root::{self, KubeletRoot, RootSource};
+use crate::kubelet::root::{self, Host, KubeletRoot, RootSource};
 use crate::supervisor::state_file::SavedState;
 use crate::systemd::main_pids_of_kubelets;
 
@@ -23,10 +23,9 @@ pub(super) struct Configuration {
 impl Configuration {
     /// From these sources; `--log-level` wins over them.
     pub(super) fn new(args: &Args, mut sources: Sources) -> Configuration {
-        if let Some(level) = &args.log_level {
-            let key = ["log", "level"];
-            sources.overrides.set("--log-level", &key, level.clone());
-        }
+        let level = args.log_level.as_deref();
+        let overrides = &mut sources.overrides;
+        overrides.set("--log-level", &["log", "level"], level);
         Configuration {
             sources,
             runtime: runtime_dir::locate(args.runtime_dir.as_deref()),
@@ -36,12 +35,13 @@ impl Configuration {
 
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         let mut loaded = config::load(&self.sources)?;
-        for warning in loaded.warnings() {
+        for warning in &loaded.warnings {
             print_error(&format!("warning: {warning}"));
         }
         if loaded.needs_kubelet_root() {
             let known = self.root.borrow().clone();
-            let root = root::find(root_before(&self.runtime), known, main_pids_of_kubelets);
+            let host = Host::new(Path::new("/proc"), main_pids_of_kubelets);
+            let root = root::find(&host, root_before(&self.runtime), known);
             loaded.resolve_kubelet_root(root.path.clone(), root.why.to_string())?;
             self.root.replace(Some(root));
         }
@@ -51,7 +51,7 @@ impl Configuration {
 
 /// The configuration as the daemon of the unit would read it.
 pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
-    let sources = Sources::of_command(args.config.clone(), Overrides::default());
+    let sources = Sources::of_command(args.config.clone());
     Configuration::new(args, sources).load()
 }
 

@@ -1,13 +1,12 @@
 //! `doctor`: says why a driver is not registered, and how to fix it.
 
-use serde::Serialize;
+use std::path::Path;
 
-use super::args::{Args, DoctorOptions};
-use super::client::{connect, in_runtime};
+use super::args::Args;
+use super::client::connect;
 use super::configuration::load;
 use super::exit::Exit;
-use super::render::paint::Paint;
-use super::render::{Screen, answer, json, keyed, wrap};
+use super::render::{Screen, keyed, report, wrap};
 use crate::api::status;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::locate;
@@ -18,52 +17,24 @@ use crate::os::text::printable;
 /// The columns before the words of a finding.
 const KEY: usize = 8;
 
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct DoctorReport<'a> {
-    healthy: bool,
-    #[serde(flatten)]
-    diagnosis: &'a Diagnosis,
-}
-
-pub(crate) fn doctor(args: &Args, options: &DoctorOptions) -> Result<(), Exit> {
-    in_runtime(async {
-        let mut registered = String::new();
-        let diagnosis = match load(args) {
-            Ok(loaded) => {
-                let inputs = Inputs {
-                    settings: loaded.settings,
-                    runtime: locate(args.runtime_dir.as_deref()),
-                    daemon: async { connect(args).await?.status().await }.await,
-                    proc: options.proc.clone(),
-                    reach: Reach::now(),
-                };
-                registered.extend(inputs.daemon.as_ref().map(count_registered));
-                Diagnosis::of(&inputs).await
-            }
-            Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
-        };
-        let healthy = diagnosis.is_healthy();
-        let text = if options.json {
-            json(&DoctorReport {
-                healthy,
-                diagnosis: &diagnosis,
-            })?
-        } else {
-            let screen = Screen::stdout();
-            let mut lines = findings(&diagnosis, screen.width(), screen.paint);
-            if healthy {
-                let what = if lines.is_empty() {
-                    "problems"
-                } else {
-                    "faults"
-                };
-                lines.push(format!("No {what} found{registered}."));
-            }
-            lines.join("\n")
-        };
-        answer(&text, healthy)
-    })
+pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), Exit> {
+    let mut registered = String::new();
+    let diagnosis = match load(args) {
+        Ok(loaded) => {
+            let inputs = Inputs {
+                settings: loaded.settings,
+                runtime: locate(args.runtime_dir.as_deref()),
+                daemon: async { connect(args).await?.status().await }.await,
+                proc: proc.to_owned(),
+                reach: Reach::now(),
+            };
+            registered.extend(inputs.daemon.as_ref().map(count_registered));
+            Diagnosis::of(&inputs).await
+        }
+        Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
+    };
+    let text = |screen: &Screen| text(&diagnosis, &registered, screen);
+    report(&diagnosis, json, text, diagnosis.healthy)
 }
 
 /// How many of the daemon's drivers are registered, in brackets.
@@ -72,18 +43,26 @@ fn count_registered(now: &Status) -> String {
     format!(" ({registered} of {all} drivers registered)")
 }
 
-fn findings(diagnosis: &Diagnosis, width: Option<usize>, paint: Paint) -> Vec<String> {
+fn text(diagnosis: &Diagnosis, registered: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
-    let room = width.map(|width| width.saturating_sub(KEY));
+    let room = screen.width().map(|width| width.saturating_sub(KEY));
     for finding in &diagnosis.findings {
-        let severity = paint.severity(finding.level == Level::Fault);
+        let severity = screen.paint.severity(finding.level == Level::Fault);
         let driver = finding.driver.iter();
         let driver: String = driver.map(|id| format!("{}: ", printable(id))).collect();
         lines.push(format!("{severity}: {driver}{}", finding.check));
         for (key, words) in [("  found", &finding.found), ("  fix", &finding.fix)] {
             let wrapped = words.lines().flat_map(|line| wrap(&printable(line), room));
-            lines.extend(keyed(key, KEY, wrapped));
+            lines.extend(keyed(key, KEY, wrapped.collect()));
         }
     }
-    lines
+    if diagnosis.healthy {
+        let none = if lines.is_empty() {
+            "problems"
+        } else {
+            "faults"
+        };
+        lines.push(format!("No {none} found{registered}."));
+    }
+    lines.join("\n")
 }

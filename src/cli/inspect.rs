@@ -1,16 +1,15 @@
 //! `inspect`: asks a driver who it is, and says which rules of CSI it breaks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
-use super::args::{Args, InspectOptions};
-use super::client::in_runtime;
+use super::args::Args;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
 use super::ndr::flags::without_scheme;
 use super::render::paint::Paint;
-use super::render::{Screen, answer, json, keyed};
+use super::render::{Screen, keyed, report};
 use crate::config::Settings;
 use crate::csi::error::DriverError;
 use crate::csi::inspection::{InspectedCall, Inspection};
@@ -33,9 +32,10 @@ struct InspectReport<'a> {
     inspection: &'a Inspection,
 }
 
-pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit> {
-    let socket = options.socket.to_str().map(without_scheme);
-    let socket = socket.map_or_else(|| options.socket.clone(), PathBuf::from);
+pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<(), Exit> {
+    let socket = socket
+        .to_str()
+        .map_or(socket, |address| Path::new(without_scheme(address)));
     let settings = match load(args) {
         Ok(loaded) => Some(loaded.settings),
         // The driver's answers do not depend on our configuration; only the length of a path does.
@@ -43,54 +43,46 @@ pub(crate) fn inspect(args: &Args, options: &InspectOptions) -> Result<(), Exit>
         Err(error) => return Err(error.into()),
     };
     let mut driver = settings.clone().unwrap_or_default().driver("inspected");
-    driver.csi_socket.clone_from(&socket);
+    driver.csi_socket = socket.to_owned();
     let query = DriverQuery::new(&driver, false, &Reach::now());
-    in_runtime(async {
-        // The terminal must not stay silent for minutes.
-        let slow = |late: DriverError| print_error(&late.to_string());
-        let mut seen = query.inspect(slow).await.map_err(|error| {
-            if error.is_absence() {
-                let socket = socket.display();
-                Exit::Failed(format!(
-                    "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
-                ))
-            } else {
-                Exit::failed(error)
-            }
-        })?;
-        seen.breaches
-            .extend(lengths(&seen, &socket, settings.as_ref()));
-        let usable = seen.is_usable();
-        let text = if options.json {
-            json(&InspectReport {
-                socket: &socket,
-                usable,
-                inspection: &seen,
-            })?
+    // The terminal must not stay silent for minutes.
+    let slow = |late: DriverError| print_error(&late.to_string());
+    let mut inspection = query.inspect(slow).await.map_err(|error| {
+        if error.is_absence() {
+            let socket = socket.display();
+            Exit::Failed(format!(
+                "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
+            ))
         } else {
-            text(&seen, Screen::stdout().paint)
-        };
-        answer(&text, usable)
-    })
+            Exit::failed(error)
+        }
+    })?;
+    inspection
+        .breaches
+        .extend(lengths(&inspection, socket, settings.as_ref()));
+    let usable = inspection.is_usable();
+    let text = |screen: &Screen| text(&inspection, screen.paint);
+    let inspected = InspectReport {
+        socket,
+        usable,
+        inspection: &inspection,
+    };
+    report(&inspected, json, text, usable)
 }
 
 /// Paths that are too long for a socket on this node.
 fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    let length = socket.as_os_str().len();
-    if length > SUN_PATH_MAX {
-        breaches.push(Breach::fatal(format!(
-            "{} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}",
-            socket.display()
-        )));
-    }
+    let (path, length) = (socket.display(), socket.as_os_str().len());
+    let socket = (length > SUN_PATH_MAX).then(|| {
+        format!("{path} has {length} bytes, and the path of a socket may have {SUN_PATH_MAX}")
+    });
     let name = seen.name.as_deref().map(DriverName::parse);
-    if let (Some(Ok(name)), Some(settings)) = (name, settings)
-        && let Err(too_long) = settings.layout().check(&name)
-    {
-        breaches.push(Breach::fatal(too_long.to_string()));
-    }
-    breaches
+    let name = name.and_then(Result::ok).zip(settings);
+    let name = name.and_then(|(name, settings)| settings.layout().check(&name).err());
+    let too_long = socket
+        .into_iter()
+        .chain(name.map(|error| error.to_string()));
+    too_long.map(Breach::fatal).collect()
 }
 
 fn text(seen: &Inspection, paint: Paint) -> String {

@@ -9,9 +9,7 @@ mod configuration;
 mod doctor;
 mod exit;
 mod inspect;
-mod manual;
 mod ndr;
-mod reload;
 mod render;
 mod run;
 mod status;
@@ -23,6 +21,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use self::args::{Args, Command};
+use self::client::{act, reload};
 pub use self::completions::completions;
 use self::exit::Exit;
 use self::ndr::flags::NdrFlags;
@@ -37,30 +36,37 @@ pub fn command() -> clap::Command {
 
 /// Runs the program with these arguments, the first of which is its own name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let Normalized { arguments, ignored } = normalize(arguments);
-    let done = Args::try_parse_from(arguments)
-        .map_err(Exit::CommandLine)
-        .and_then(|args| dispatch(&args, &ignored));
-    done.map_or_else(Exit::report, |()| ExitCode::SUCCESS)
+    start(normalize(arguments)).map_or_else(Exit::report, |()| ExitCode::SUCCESS)
+}
+
+fn start(line: Normalized) -> Result<(), Exit> {
+    let args = Args::try_parse_from(line.arguments).map_err(Exit::CommandLine)?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().map_err(Exit::failed)?;
+    let done = runtime.block_on(dispatch(&args, &line.ignored));
+    // A thread that hangs in a file system would hold up the end of the process.
+    runtime.shutdown_background();
+    done
 }
 
 /// Runs the command. `ignored` are flags of klog on the command line.
-fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
+async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
     match &args.command {
-        None => run::run(args, &NdrFlags::default(), ignored),
-        Some(Command::Run(flags)) => run::run(args, flags, ignored),
-        Some(Command::Reload) => reload::reload(args),
+        None => run::run(args, &NdrFlags::default(), ignored).await,
+        Some(Command::Run(flags)) => run::run(args, flags, ignored).await,
+        Some(Command::Reload) => reload(args).await,
         Some(Command::Check) => check::check(args),
         Some(Command::Config) => print(&configuration::load(args)?.explain()),
-        Some(Command::Status(options)) => status::status(args, options),
-        Some(Command::Wait(options)) => wait::wait(args, options),
-        Some(Command::Inspect(options)) => inspect::inspect(args, options),
-        Some(Command::Doctor(options)) => doctor::doctor(args, options),
-        Some(Command::Reannounce(driver)) => manual::act(args, ManualAction::Reannounce, driver),
-        Some(Command::Withdraw(driver)) => manual::act(args, ManualAction::Withdraw, driver),
-        Some(Command::Publish(driver)) => manual::act(args, ManualAction::Publish, driver),
+        Some(Command::Status { json, watch: true }) => status::watch(args, *json).await,
+        Some(Command::Status { json, watch: false }) => status::status(args, *json).await,
+        Some(Command::Wait(options)) => wait::wait(args, options).await,
+        Some(Command::Inspect { json, socket }) => inspect::inspect(args, socket, *json).await,
+        Some(Command::Doctor { json, proc }) => doctor::doctor(args, proc, *json).await,
+        Some(Command::Reannounce { driver }) => act(args, ManualAction::Reannounce, driver).await,
+        Some(Command::Withdraw { driver }) => act(args, ManualAction::Withdraw, driver).await,
+        Some(Command::Publish { driver }) => act(args, ManualAction::Publish, driver).await,
         Some(Command::CleanUp) => clean_up::clean_up(args),
         Some(Command::Completions { shell }) => print(&completions(*shell)),
-        Some(Command::ImportNdr(options)) => ndr::import::import(options),
+        Some(Command::ImportNdr { words }) => ndr::import::import(words),
     }
 }

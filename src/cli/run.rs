@@ -7,12 +7,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::Args;
-use super::client::in_runtime;
 use super::configuration::Configuration;
 use super::exit::Exit;
 use super::ndr::flags::NdrFlags;
 use crate::api::{control, http};
-use crate::config::{Overrides, Settings, Sources};
+use crate::config::{Settings, Sources};
 use crate::disk::runtime_dir::{self, RuntimeDir, RuntimeError};
 use crate::kubelet::root::{KubeletRoot, RootSource};
 use crate::os::task::Task;
@@ -20,11 +19,11 @@ use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
 use crate::systemd::{self, log};
 
-pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(), Exit> {
+pub(crate) async fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(), Exit> {
     if flags.probes() {
         return Ok(());
     }
-    let mut sources = Sources::of_process(args.config.clone(), Overrides::default());
+    let mut sources = Sources::of_process(args.config.clone());
     flags
         .put_into(&mut sources)
         .map_err(|error| Exit::Usage(error.to_string()))?;
@@ -42,7 +41,7 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
     let target = at_start.log.target;
     let runtime = take_runtime(args, flags).map_err(Exit::failed)?;
     let filter = log.filter.clone();
-    in_runtime(serve(at_start, runtime, move || {
+    let reread = move || {
         let before = configuration.root.borrow().clone();
         let settings = settings(&configuration)?;
         if *configuration.root.borrow() != before {
@@ -53,16 +52,17 @@ pub(crate) fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Result<(
             tracing::warn!("log.target has changed, which takes effect at the next start");
         }
         Ok(settings)
-    }))
+    };
+    serve(at_start, runtime, reread).await
 }
 
 /// Locks the runtime directory. With node-driver-registrar's flags alone, this driver has a directory of
 /// its own, and the daemon can do without: a container may be read-only.
 fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, RuntimeError> {
-    let named = runtime_dir::named(args.runtime_dir.as_deref());
-    if named.is_some() || args.config.is_some() || !flags.name_a_driver() {
-        let path = named.unwrap_or_else(runtime_dir::usual);
-        return RuntimeDir::take_in_turn(&path).map(Some);
+    let flag = args.runtime_dir.as_deref();
+    let is_named = runtime_dir::named(flag).is_some();
+    if is_named || args.config.is_some() || !flags.name_a_driver() {
+        return RuntimeDir::take_in_turn(&runtime_dir::locate(flag)).map(Some);
     }
     match RuntimeDir::take_in_turn(&flags.runtime_dir()) {
         Err(error) if !error.is_held() => {
@@ -78,14 +78,10 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
 /// The settings as they are now. Refused if the sandbox would make them useless.
 fn settings(configuration: &Configuration) -> Result<Settings, String> {
     let loaded = configuration.load().map_err(|error| error.to_string())?;
-    if systemd::runs_us() {
-        let kept = sandbox::kept_from_us(&loaded.settings);
-        if !kept.is_empty() {
-            return Err(format!(
-                "{}; use another directory, or change the unit with a drop-in",
-                kept.join("\n")
-            ));
-        }
+    let kept = sandbox::kept_from_us(&loaded.settings).join("\n");
+    if systemd::runs_us() && !kept.is_empty() {
+        let fix = "use another directory, or change the unit with a drop-in";
+        return Err(format!("{kept}; {fix}"));
     }
     Ok(loaded.settings)
 }

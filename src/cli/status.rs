@@ -1,4 +1,4 @@
-//! `status`: the state of every driver, once or at each change.
+//! `status`: the state of every driver, once or, with `--watch`, at each change.
 
 use std::time::Duration;
 
@@ -6,45 +6,31 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use super::args::{Args, StatusOptions};
-use super::client::{connect, in_runtime};
+use super::args::Args;
+use super::client::connect;
 use super::exit::Exit;
 use super::render::{Screen, answer, put, table};
 use crate::api::{age, status};
 use crate::grpc::proto::control::Status;
 
-pub(crate) fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
-    in_runtime(async {
-        if options.watch {
-            return watch(args, options.json).await;
-        }
-        let now = connect(args).await?.status().await?;
-        let text = text(&now, options.json, &Screen::stdout())?;
-        answer(&text, status::registered(&now) == now.drivers.len())
-    })
+pub(crate) async fn status(args: &Args, json: bool) -> Result<(), Exit> {
+    let now = connect(args).await?.status().await?;
+    let text = text(&now, json, &Screen::stdout())?;
+    answer(&text, status::registered(&now) == now.drivers.len())
 }
 
 /// Shows each change that the daemon reports, until a signal comes or the reader has gone.
-async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
+pub(crate) async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
     let mut client = connect(args).await?;
     let mut statuses = client.watch().await?;
+    let mut shown = statuses.next().await?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Exit::failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(Exit::failed)?;
     let mut resized = signal(SignalKind::window_change()).map_err(Exit::failed)?;
     let mut screen = Screen::stdout();
     let draws = screen.is_terminal && !json;
-    let mut shown: Option<Status> = None;
     loop {
-        tokio::select! {
-            next = statuses.next() => shown = Some(next?),
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = resized.recv(), if draws => screen.was_resized(),
-            // Only the ages change: the daemon is not asked.
-            () = sleep(pause(shown.as_ref())), if draws => {}
-        }
-        let Some(now) = &shown else { continue };
-        let text = text(now, json, &screen)?;
+        let text = text(&shown, json, &screen)?;
         let read = if json {
             put(&format!("{text}\n"))
         } else {
@@ -53,16 +39,22 @@ async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
         if !read? {
             return Ok(());
         }
+        tokio::select! {
+            next = statuses.next() => shown = next?,
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = resized.recv(), if draws => screen.was_resized(),
+            // Only the ages change: the daemon is not asked.
+            () = sleep(pause(&shown)), if draws => {}
+        }
     }
 }
 
 /// How long the youngest age stays as it is shown.
-fn pause(shown: Option<&Status>) -> Duration {
+fn pause(shown: &Status) -> Duration {
     let now = Timestamp::now();
-    let young = shown.is_some_and(|status| {
-        let mut ages = status.drivers.iter().map(|driver| age(&driver.since, now));
-        ages.any(|age| age.ends_with('s'))
-    });
+    let mut ages = shown.drivers.iter().map(|driver| age(&driver.since, now));
+    let young = ages.any(|age| age.ends_with('s'));
     Duration::from_secs(if young { 1 } else { 60 })
 }
 

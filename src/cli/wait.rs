@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::args::{Args, WaitOptions, WaitState};
-use super::client::{connect, in_runtime};
+use super::client::connect;
 use super::exit::Exit;
 use crate::api::control::ClientError;
 use crate::driver::phase::Phase;
@@ -14,20 +14,18 @@ use crate::grpc::proto::control::{Driver, Status};
 /// The pause before the next try to reach a daemon that does not run yet.
 const RETRY: Duration = Duration::from_millis(100);
 
-pub(crate) fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
-    in_runtime(async {
-        let mut missing = Vec::new();
-        let waiting = async {
-            // At boot the daemon may start after us, and it may restart at any time.
-            while let Err(error) = follow(args, options, &mut missing).await {
-                missing = vec![error.to_string()];
-                sleep(RETRY).await;
-            }
-        };
-        timeout(options.timeout, waiting).await.map_err(|_| {
-            let time = humantime::format_duration(options.timeout);
-            Exit::Failed(format!("timed out after {time}: {}", missing.join("; ")))
-        })
+pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
+    let mut missing = Vec::new();
+    let waiting = async {
+        // At boot the daemon may start after us, and it may restart at any time.
+        while let Err(error) = follow(args, options, &mut missing).await {
+            missing = vec![error.to_string()];
+            sleep(RETRY).await;
+        }
+    };
+    timeout(options.timeout, waiting).await.map_err(|_| {
+        let time = humantime::format_duration(options.timeout);
+        Exit::Failed(format!("timed out after {time}: {}", missing.join("; ")))
     })
 }
 

@@ -18,19 +18,17 @@ use crate::disk::name::DriverName;
 use crate::disk::nesting::lies_below;
 
 pub(super) fn faults(loaded: &Loaded) -> Vec<Problem> {
-    let drivers = &loaded.settings.drivers;
     let layout = loaded.settings.layout();
     let mut problems = too_deep(loaded, &layout);
     if problems.is_empty() {
-        let long = |(id, driver): (&String, _)| long_name(loaded, &layout, id, driver);
-        problems.extend(drivers.iter().filter_map(long));
+        problems.extend(long_names(loaded, &layout));
     }
     problems.extend(nested(loaded));
-    let long = |(id, driver): (&String, _)| long_socket(loaded, id, driver);
-    problems.extend(drivers.iter().filter_map(long));
+    problems.extend(long_sockets(loaded));
     let socket = |driver: &DriverSettings| Some(driver.csi_socket.display().to_string());
     problems.extend(shared(loaded, "csi_socket", socket));
-    problems.extend(shared(loaded, "name", |driver| driver.name.clone()));
+    let name = |driver: &DriverSettings| driver.name.as_ref().map(ToString::to_string);
+    problems.extend(shared(loaded, "name", name));
     problems
 }
 
@@ -39,36 +37,31 @@ fn too_deep(loaded: &Loaded, layout: &Layout) -> Vec<Problem> {
     let shortest = DriverName::parse("x").expect("a letter follows the rules for names");
     let kubelet = &loaded.settings.kubelet;
     let (key, dir) = match &kubelet.root_dir {
-        RootDir::Path(root) if !loaded.registry_dir_is_given() => ("root_dir", root),
+        RootDir::Path(root) if !registry_dir_is_given(loaded) => ("root_dir", root),
         _ => ("registry_dir", &kubelet.registry_dir),
     };
     let socket = layout.socket(&shortest);
     let link = layout.link(&shortest, LinkAlias::default());
-    let places = [
-        (Key::of(&["registry_dir"]), layout.registry_dir(), socket),
-        (Key::of(&["kubelet", key]), dir, link),
+    let places: [(&[&str], _, _); 2] = [
+        (&["registry_dir"], layout.registry_dir(), socket),
+        (&["kubelet", key], dir, link),
     ];
-    let problem = |(key, dir, path): (_, &Path, PathBuf)| {
+    let problem = |(key, dir, path): (&[&str], &Path, PathBuf)| {
         let unfit = fits_socket(&path).err()?;
-        let reason = format!(
-            "leaves no room for a driver's name: {} {unfit}",
-            path.display()
-        );
-        Some(bad_value(loaded, key, dir.display(), reason))
+        let path = path.display();
+        let reason = format!("leaves no room for a driver's name: {path} {unfit}");
+        Some(bad_value(loaded, key, dir.display(), &reason))
     };
     places.into_iter().filter_map(problem).collect()
 }
 
-fn long_name(
-    loaded: &Loaded,
-    layout: &Layout,
-    id: &str,
-    driver: &DriverSettings,
-) -> Option<Problem> {
-    let name = DriverName::parse(driver.name.as_ref()?).ok()?;
-    let too_long = layout.check(&name).err()?;
-    let key = Key::of(&["drivers", id, "name"]);
-    Some(bad_value(loaded, key, name, too_long.to_string()))
+fn long_names(loaded: &Loaded, layout: &Layout) -> impl Iterator<Item = Problem> {
+    let drivers = loaded.settings.drivers.iter();
+    drivers.filter_map(|(id, driver)| {
+        let name = driver.name.as_ref()?;
+        let too_long = layout.check(name).err()?.to_string();
+        Some(bad_value(loaded, &["drivers", id, "name"], name, &too_long))
+    })
 }
 
 /// The kubelet looks for sockets and links in all directories below its own, and would find each
@@ -77,30 +70,41 @@ fn nested(loaded: &Loaded) -> Option<Problem> {
     let settings = &loaded.settings;
     let (ours, kubelets) = (&settings.registry_dir, &settings.kubelet.registry_dir);
     // With root_dir = "auto", this runs again when the root directory is found.
-    let is_known = loaded.registry_dir_is_given() || !loaded.needs_kubelet_root();
+    let is_known = registry_dir_is_given(loaded) || !loaded.needs_kubelet_root();
     if !is_known || !lies_below(ours, kubelets) {
         return None;
     }
-    let verb = if ours.starts_with(kubelets) {
-        "lies"
-    } else {
-        "leads"
+    let verb = match ours.starts_with(kubelets) {
+        true => "lies",
+        false => "leads",
     };
     let reason = format!(
         "{verb} below {} (kubelet.registry_dir), and the kubelet registers every socket that it \
          finds below that directory; use a directory outside it, or the same directory",
         kubelets.display()
     );
-    let key = Key::of(&["registry_dir"]);
-    Some(bad_value(loaded, key, ours.display(), reason))
+    Some(bad_value(
+        loaded,
+        &["registry_dir"],
+        ours.display(),
+        &reason,
+    ))
+}
+
+fn registry_dir_is_given(loaded: &Loaded) -> bool {
+    let key = Key::of(&["kubelet", "registry_dir"]);
+    loaded.origins.contains_key(&key)
 }
 
 /// The check of its layer measured a socket that is set; this measures a derived one.
-fn long_socket(loaded: &Loaded, id: &str, driver: &DriverSettings) -> Option<Problem> {
-    let unfit = fits_socket(&driver.csi_socket).err()?;
-    let key = Key::of(&["drivers", id, "csi_socket"]);
-    let reason = format!("follows from plugins_dir and the id, and {unfit}");
-    Some(bad_value(loaded, key, driver.csi_socket.display(), reason))
+fn long_sockets(loaded: &Loaded) -> impl Iterator<Item = Problem> {
+    let drivers = loaded.settings.drivers.iter();
+    drivers.filter_map(|(id, driver)| {
+        let unfit = fits_socket(&driver.csi_socket).err()?;
+        let reason = format!("follows from plugins_dir and the id, and {unfit}");
+        let (key, socket) = (["drivers", id, "csi_socket"], driver.csi_socket.display());
+        Some(bad_value(loaded, &key, socket, &reason))
+    })
 }
 
 /// Drivers that have the same value where each must have its own.
@@ -117,8 +121,7 @@ fn shared(
             let place = origin(loaded, &Key::of(&["drivers", other, key]));
             let other = Key::of(&["drivers", other]);
             let reason = format!("{other} has the same {key} in {place}");
-            let key = Key::of(&["drivers", id, key]);
-            problems.push(bad_value(loaded, key, value, reason));
+            problems.push(bad_value(loaded, &["drivers", id, key], value, &reason));
         } else {
             first.insert(value, id);
         }
@@ -126,19 +129,15 @@ fn shared(
     problems
 }
 
-fn bad_value(loaded: &Loaded, key: Key, value: impl Display, reason: String) -> Problem {
-    Problem::BadValue {
-        origin: origin(loaded, &key),
-        key,
-        value: literal::string(&value.to_string()),
-        reason,
-    }
+fn bad_value(loaded: &Loaded, key: &[&str], value: impl Display, reason: &str) -> Problem {
+    let (key, value) = (Key::of(key), literal::string(&value.to_string()));
+    Problem::of_key(origin(loaded, &key), &key, &value, reason)
 }
 
 /// The layer that sets a key; for a derived key, the layer that has its table.
-fn origin(loaded: &Loaded, key: &Key) -> Origin {
-    let table = key.parts().split_last().map(|(_, table)| table.to_vec());
-    let table = table.and_then(|table| loaded.origins.get(&Key::from(table)));
-    let origin = loaded.origins.get(key).or(table);
-    origin.cloned().unwrap_or(Origin::BuiltIn)
+fn origin<'a>(loaded: &'a Loaded, key: &Key) -> &'a Origin {
+    let table = key.parts().split_last().map(|(_, table)| Key::of(table));
+    let mut keys = [Some(key), table.as_ref()].into_iter().flatten();
+    let origin = keys.find_map(|key| loaded.origins.get(key));
+    origin.unwrap_or(&Origin::BuiltIn)
 }

@@ -11,7 +11,6 @@ use std::slice;
 
 use nix::fcntl::OFlag;
 
-use super::error::Problem;
 use super::file::{self, FileFault};
 use super::sources::Found;
 
@@ -27,24 +26,14 @@ pub(super) fn read(
     for path in files {
         match content(path).and_then(|bytes| decoded(&bytes, prefix)) {
             Ok(variables) => {
-                let ours = variables
-                    .into_iter()
-                    .filter(|(name, _)| name.starts_with(prefix));
-                all.extend(ours.map(|(name, value)| (name, (path.clone(), value))));
+                let variables = variables.into_iter();
+                all.extend(variables.map(|(name, value)| (name, (path.clone(), value))));
             }
             Err(fault) if fault.is(io::ErrorKind::NotFound) => {}
-            Err(fault) => {
-                let path = path.clone();
-                let fault = unless_forbidden(fault);
-                let is_ignored = matches!(fault, FileFault::Ignored(_));
-                let problem = Problem::BadFile { path, fault };
-                match is_ignored {
-                    true => found.warnings.push(problem.to_string()),
-                    false => found.problems.push(problem),
-                }
-            }
+            Err(fault) => found.add_fault(path, &unless_forbidden(fault)),
         }
     }
+    all.retain(|name: &String, _| name.starts_with(prefix));
     all
 }
 
@@ -93,8 +82,8 @@ fn decoded(bytes: &[u8], prefix: &str) -> Result<Vec<(String, String)>, FileFaul
     }
     match foreign {
         // systemd drops the whole file, so its other variables do not reach the daemon either.
-        Some((line, column)) => Err(FileFault::Ignored(format!(
-            "line {line}, column {column}: not UTF-8, so systemd ignores the file"
+        Some(place) => Err(FileFault::Ignored(format!(
+            "{place}: not UTF-8, so systemd ignores the file"
         ))),
         None => Ok(variables),
     }
@@ -119,11 +108,10 @@ fn assignments(text: &[u8]) -> Vec<Assignment> {
             c if is_space(c) => {}
             c => {
                 let start = text.len() - bytes.len() - 1;
-                let Some(name) = name(c, &mut bytes) else {
-                    continue;
-                };
-                let value = value(&mut bytes);
-                assignments.push(Assignment { start, name, value });
+                if let Some(name) = name(c, &mut bytes) {
+                    let value = value(&mut bytes);
+                    assignments.push(Assignment { start, name, value });
+                }
             }
         }
     }
@@ -147,7 +135,7 @@ fn name(first: u8, bytes: &mut Bytes<'_>) -> Option<Vec<u8>> {
 /// Reads up to the end of the line. Quoted parts may span lines and follow each other.
 fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let mut value = Vec::new();
-    while let Some(c) = bytes.next_if(|c| !is_bare(*c)) {
+    while let Some(c) = bytes.next_if(|c| is_space(*c) || matches!(c, b'\'' | b'"')) {
         match c {
             b'\'' => value.extend(bytes.take_while(|c| *c != b'\'')),
             b'"' => quoted(bytes, &mut value),
@@ -159,22 +147,16 @@ fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
     value
 }
 
-/// Whether a character begins a part without quotes.
-fn is_bare(c: u8) -> bool {
-    !is_space(c) && c != b'\'' && c != b'"'
-}
-
 /// Reads up to the closing quote.
 fn quoted(bytes: &mut Bytes<'_>, value: &mut Vec<u8>) {
     while let Some(c) = bytes.next().filter(|c| *c != b'"') {
-        if c != b'\\' {
-            value.push(c);
-            continue;
-        }
-        match bytes.next() {
-            Some(b'\n') | None => {}
-            Some(c @ (b'"' | b'\\' | b'`' | b'$')) => value.push(c),
-            Some(c) => value.extend([b'\\', c]),
+        match c {
+            b'\\' => match bytes.next() {
+                Some(b'\n') | None => {}
+                Some(c @ (b'"' | b'\\' | b'`' | b'$')) => value.push(c),
+                Some(c) => value.extend([b'\\', c]),
+            },
+            c => value.push(c),
         }
     }
 }
@@ -269,10 +251,11 @@ mod tests {
     #[test]
     fn a_command_that_may_not_read_a_file_warns() {
         let fault = unless_forbidden(io::Error::from(io::ErrorKind::PermissionDenied).into());
-        let path = PathBuf::from("/etc/default/x");
+        let mut found = Found::default();
+        found.add_fault(Path::new("/etc/default/x"), &fault);
         assert_eq!(
-            Problem::BadFile { path, fault }.to_string(),
-            "/etc/default/x: its variables are ignored: permission denied; run as root"
+            found.warnings,
+            ["/etc/default/x: its variables are ignored: permission denied; run as root"]
         );
     }
 }

@@ -1,95 +1,66 @@
 //! The errors of a configuration: each names the file, variable or flag, the key and the value.
 
 use std::fmt;
-use std::path::PathBuf;
 
+use figment::Error;
 use figment::error::Kind;
 use figment::value::Value;
 
-use super::file::FileFault;
 use super::key::Key;
 use super::literal;
 use super::origin::Origin;
-use super::schema::{self, Fault};
+use super::schema;
 
-/// A configuration that cannot be used, with all of its problems.
+/// A configuration that cannot be used, with all of its problems: first the files that could not be
+/// read, then those of each layer.
 #[derive(Debug, thiserror::Error)]
-pub struct ConfigError {
-    problems: Vec<Problem>,
-}
+pub struct ConfigError(pub Vec<Problem>);
 
 impl ConfigError {
-    pub(super) fn of(problem: Problem) -> Self {
-        let problems = vec![problem];
-        Self { problems }
-    }
-
     pub(super) fn from_problems(problems: Vec<Problem>) -> Result<(), Self> {
         match problems.is_empty() {
             true => Ok(()),
-            false => Err(Self { problems }),
+            false => Err(Self(problems)),
         }
-    }
-
-    /// The problems: first the files that could not be read, then those of each layer.
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [only] = self.problems.as_slice() {
+        if let [only] = self.0.as_slice() {
             return only.fmt(f);
         }
         f.write_str("the configuration cannot be used")?;
-        self.problems
-            .iter()
-            .try_for_each(|problem| write!(f, "\n  {problem}"))
+        let mut problems = self.0.iter();
+        problems.try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }
 
-/// A single problem.
+/// A single problem. It is made of words, because no caller tells problems apart.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
-    /// A file or directory that cannot be used.
-    #[error("{}: {fault}", path.display())]
-    BadFile {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why it cannot be used.
-        fault: FileFault,
-    },
-    /// A variable that cannot set a key.
-    #[error("{origin} = {value}: {reason}")]
-    BadVariable {
-        /// The variable.
-        origin: Origin,
-        /// Its value, as far as it can be shown.
-        value: String,
-        /// Why it cannot set a key.
-        reason: &'static str,
-    },
-    /// A key that does not exist, or a value that its key cannot have.
-    #[error("{origin}: {key} = {value}: {reason}")]
-    BadValue {
-        /// The layer that sets it.
-        origin: Origin,
-        /// The key.
-        key: Key,
-        /// The value.
-        value: String,
-        /// Why the key cannot have it.
-        reason: String,
-    },
+#[error("{place}: {reason}")]
+pub struct Problem {
+    /// The file, variable or flag, with the key and the value as far as they are known.
+    place: String,
+    reason: String,
 }
 
 impl Problem {
+    pub(super) fn new(place: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        let (place, reason) = (place.to_string(), reason.to_string());
+        Self { place, reason }
+    }
+
+    /// A key that does not exist, or that cannot have this value.
+    pub(super) fn of_key(origin: &Origin, key: &Key, value: &str, reason: &str) -> Self {
+        Self::new(format_args!("{origin}: {key} = {value}"), reason)
+    }
+
     /// The fault that serde found at this value.
-    pub(super) fn of_value(origin: &Origin, fault: Fault, value: Option<&Value>) -> Self {
+    pub(super) fn of_value(origin: &Origin, fault: &Error, value: Option<&Value>) -> Self {
         let value = value.map_or_else(|| "nothing".to_owned(), literal::shown);
-        let reason = match fault.kind {
-            Kind::UnknownField(..) => return Self::unknown_key(origin, fault.path, value),
+        let reason = match &fault.kind {
+            Kind::UnknownField(..) => unknown_key(origin, &fault.path),
             Kind::UnknownVariant(_, words) => format!("must be {}", one_of(words)),
             Kind::InvalidType(_, wanted) => match wanted.as_str() {
                 "a map" => "must be a table".to_owned(),
@@ -98,31 +69,19 @@ impl Problem {
             },
             other => other.to_string(),
         };
-        Self::BadValue {
-            origin: origin.clone(),
-            key: Key::from(fault.path),
-            value,
-            reason,
-        }
+        Self::of_key(origin, &Key::of(&fault.path), &value, &reason)
     }
+}
 
-    pub(super) fn unknown_key(origin: &Origin, path: Vec<String>, value: String) -> Self {
-        let meant = schema::meant(origin, &path);
-        let hint = meant.map(|meant| format!(", did you mean {meant}?"));
-        Self::BadValue {
-            origin: origin.clone(),
-            key: Key::from(path),
-            value,
-            reason: format!("unknown key{}", hint.unwrap_or_default()),
-        }
-    }
+pub(super) fn unknown_key(origin: &Origin, path: &[String]) -> String {
+    let hint = schema::meant(origin, path).map(|meant| format!(", did you mean {meant}?"));
+    format!("unknown key{}", hint.unwrap_or_default())
 }
 
 fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| literal::string(word)).collect();
     match quoted.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
+        Some((last, others @ [_, ..])) => format!("{} or {last}", others.join(", ")),
+        _ => quoted.concat(),
     }
 }

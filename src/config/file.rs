@@ -18,31 +18,25 @@ const SIZE_MAX: u64 = 1 << 20;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum FileFault {
+pub(super) enum FileFault {
     /// It is missing or cannot be read.
     #[error("cannot read the configuration: {0}")]
     Unreadable(#[from] io::Error),
     /// It is too large for a configuration.
     #[error("larger than {SIZE_MAX} bytes")]
     TooLarge,
-    /// It is not UTF-8 or not TOML, at this line and column, counted from 1.
-    #[error("line {0}, column {1}: {2}")]
-    Syntax(usize, usize, String),
+    /// It is not UTF-8 or not TOML, at this line and column.
+    #[error("{0}: {1}")]
+    Syntax(String, String),
     /// It is an environment file that does not count for a command, for this reason.
     #[error("its variables are ignored: {0}")]
     Ignored(String),
 }
 
 impl FileFault {
-    /// Text that is not valid after `before`.
-    fn after(before: &[u8], message: String) -> Self {
-        let (line, column) = place(before);
-        Self::Syntax(line, column, message)
-    }
-
     /// Bytes that are not UTF-8 after `before`.
     pub(super) fn not_utf8(before: &[u8]) -> Self {
-        Self::after(before, "not UTF-8".to_owned())
+        Self::Syntax(place(before), "not UTF-8".to_owned())
     }
 
     pub(super) fn is(&self, kind: io::ErrorKind) -> bool {
@@ -95,7 +89,7 @@ fn dict(path: &Path) -> Result<Dict, FileFault> {
         let at = error.span().map_or(0, |span| span.start.min(bytes.len()));
         // The parser reports what it found and what it expected on separate lines.
         let message = printable(&error.message().trim().replace('\n', ", "));
-        FileFault::after(&bytes[..at], message)
+        FileFault::Syntax(place(&bytes[..at]), message)
     })
 }
 
@@ -110,14 +104,9 @@ pub(super) fn content(file: File) -> Result<Vec<u8>, FileFault> {
 }
 
 /// The line and column, counted from 1, of what follows this part of a file.
-pub(super) fn place(before: &[u8]) -> (usize, usize) {
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let start = before
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |newline| newline + 1);
-    (
-        line,
-        String::from_utf8_lossy(&before[start..]).chars().count() + 1,
-    )
+pub(super) fn place(before: &[u8]) -> String {
+    let before = String::from_utf8_lossy(before);
+    let last = before.rsplit('\n').next().unwrap_or_default();
+    let (line, column) = (before.split('\n').count(), last.chars().count() + 1);
+    format!("line {line}, column {column}")
 }

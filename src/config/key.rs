@@ -9,8 +9,8 @@ use super::literal;
 pub struct Key(Vec<String>);
 
 impl Key {
-    pub(super) fn of(parts: &[&str]) -> Self {
-        Self(parts.iter().map(|part| (*part).to_owned()).collect())
+    pub(super) fn of(parts: &[impl AsRef<str>]) -> Self {
+        Self(parts.iter().map(|part| part.as_ref().to_owned()).collect())
     }
 
     /// The parts, outermost first.
@@ -19,21 +19,12 @@ impl Key {
     }
 }
 
-impl From<Vec<String>> for Key {
-    fn from(parts: Vec<String>) -> Self {
-        Self(parts)
-    }
-}
-
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (depth, part) in self.0.iter().enumerate() {
-            if depth > 0 {
-                f.write_str(".")?;
-            }
-            f.write_str(&literal::key(part, depth == 1 && self.0[0] == "drivers"))?;
-        }
-        Ok(())
+        let is_id = |depth| depth == 1 && self.0[0] == "drivers";
+        let parts = self.0.iter().enumerate();
+        let parts = parts.map(|(depth, part)| literal::key(part, is_id(depth)));
+        f.write_str(&parts.collect::<Vec<_>>().join("."))
     }
 }
 

@@ -1,12 +1,12 @@
 //! A layer: a file, a variable or a flag, with the values that it sets.
 
-use figment::Figment;
 use figment::providers::Serialized;
 use figment::value::{Dict, Value};
+use figment::{Error, Figment};
 
 use super::error::{ConfigError, Problem};
 use super::origin::Origin;
-use super::schema::{self, Fault};
+use super::schema;
 use super::settings::Settings;
 
 /// So many problems are reported for a layer: a file of another format has a problem on each line.
@@ -34,7 +34,7 @@ impl Layer {
         while let Err(fault) = schema::read(&rest) {
             let taken = take(&mut rest, &fault.path);
             let done = taken.is_none() || problems.len() + 1 == PROBLEMS_MAX;
-            problems.push(Problem::of_value(&self.origin, fault, taken.as_ref()));
+            problems.push(Problem::of_value(&self.origin, &fault, taken.as_ref()));
             if done {
                 break;
             }
@@ -60,12 +60,10 @@ pub(super) fn merge(layers: &[Layer]) -> Result<Settings, ConfigError> {
     let figment = layers.iter().fold(Figment::new(), |figment, layer| {
         figment.merge(Serialized::defaults(&layer.dict))
     });
-    let read = || -> Result<Settings, Fault> {
-        let mut root = figment.find_value("")?;
-        inherit_defaults(&mut root);
-        Ok(root.deserialize()?)
-    };
-    read().map_err(|fault| ConfigError::of(Problem::of_value(&Origin::BuiltIn, fault, None)))
+    let unfit = |fault: Error| ConfigError(vec![Problem::of_value(&Origin::BuiltIn, &fault, None)]);
+    let mut root = figment.find_value("").map_err(unfit)?;
+    inherit_defaults(&mut root);
+    root.deserialize().map_err(unfit)
 }
 
 /// Gives each driver's table the values of `[defaults]` that it does not set itself.
@@ -89,9 +87,10 @@ fn inherit_defaults(root: &mut Value) {
 pub struct Overrides(pub(super) Vec<Layer>);
 
 impl Overrides {
-    /// Sets a key by the flag of this name. A flag may set several keys.
-    pub fn set(&mut self, flag: &str, key: &[&str], value: impl Into<Value>) {
+    /// Sets a key by the flag of this name, if the flag has a value. A flag may set several keys.
+    pub fn set(&mut self, flag: &str, key: &[&str], value: Option<impl Into<Value>>) {
         let origin = Origin::Flag(flag.to_owned());
-        self.0.push(Layer::single(origin, key, value.into()));
+        let layer = value.map(|value| Layer::single(origin, key, value.into()));
+        self.0.extend(layer);
     }
 }

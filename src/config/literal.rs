@@ -15,11 +15,7 @@ pub(super) fn string(text: &str) -> String {
     quoted.push('"');
     for c in text.chars() {
         match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
+            '"' | '\\' | '\n' | '\t' | '\r' => quoted.extend(c.escape_default()),
             // A terminal would obey these, and files in config.d come from many hands.
             c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
             c => quoted.push(c),

@@ -26,11 +26,11 @@ use std::path::PathBuf;
 
 pub use choice::{LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
 pub use error::{ConfigError, Problem};
-pub use file::FileFault;
 pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;
 pub use provenance::{ExplainedKey, Provenance};
+pub(crate) use settings::csi_socket;
 pub use settings::{
     DiscoverySettings, DriverSettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings,
     Settings,
@@ -40,6 +40,7 @@ pub use value::{Listen, RootDir};
 
 use layer::Layer;
 use origin::Origins;
+use sources::Found;
 
 /// A configuration that is valid as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +48,10 @@ pub struct Loaded {
     /// The effective values.
     pub settings: Settings,
     origins: Origins,
-    /// Why this root directory takes the place of "auto".
-    root_found: Option<String>,
-    warnings: Vec<String>,
+    /// Why this root directory takes the place of `"auto"`; `None` if `root_dir` is not `"auto"`.
+    pub root_found: Option<String>,
+    /// Which environment files were ignored, and why.
+    pub warnings: Vec<String>,
 }
 
 impl Loaded {
@@ -64,24 +66,14 @@ impl Loaded {
     /// The kubelet's registry in that root leaves too little room for a pinned driver's name.
     pub fn resolve_kubelet_root(&mut self, root: PathBuf, why: String) -> Result<(), ConfigError> {
         self.settings.kubelet.root_dir = RootDir::Path(root);
-        self.settings.derive_paths(&self.origins);
         self.root_found = Some(why);
+        self.complete()
+    }
+
+    /// Derives the paths that no layer sets, and checks the combinations of keys.
+    fn complete(&mut self) -> Result<(), ConfigError> {
+        self.settings.derive_paths(&self.origins);
         ConfigError::from_problems(combinations::faults(self))
-    }
-
-    /// Why this root directory takes the place of `"auto"`; `None` if `root_dir` is not `"auto"`.
-    pub fn root_found(&self) -> Option<&str> {
-        self.root_found.as_deref()
-    }
-
-    /// Which environment files were ignored, and why.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    fn registry_dir_is_given(&self) -> bool {
-        let key = Key::of(&["kubelet", "registry_dir"]);
-        self.origins.contains_key(&key)
     }
 }
 
@@ -91,21 +83,21 @@ impl Loaded {
 /// Every problem in any layer, each with its file, variable or flag, its key and its value. The
 /// combinations of keys are checked when all layers are valid.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
-    let found = sources.read();
-    let (layers, mut problems) = (found.layers, found.problems);
+    let Found {
+        layers,
+        mut problems,
+        warnings,
+    } = sources.read();
     problems.extend(layers.iter().flat_map(Layer::check));
     ConfigError::from_problems(problems)?;
 
-    let origins = origin::origins(&layers);
-    let mut settings = layer::merge(&layers)?;
-    settings.derive_paths(&origins);
-    let loaded = Loaded {
-        settings,
-        origins,
+    let mut loaded = Loaded {
+        settings: layer::merge(&layers)?,
+        origins: origin::origins(&layers),
         root_found: None,
-        warnings: found.warnings,
+        warnings,
     };
-    ConfigError::from_problems(combinations::faults(&loaded))?;
+    loaded.complete()?;
     Ok(loaded)
 }
 

@@ -52,7 +52,7 @@ pub(super) fn origins(layers: &[Layer]) -> Origins {
 fn record(origins: &mut Origins, origin: &Origin, dict: &Dict, path: &mut Vec<String>) {
     for (key, value) in dict {
         path.push(key.clone());
-        origins.insert(Key::from(path.clone()), origin.clone());
+        origins.insert(Key::of(path), origin.clone());
         if let Value::Dict(_, inner) = value {
             record(origins, origin, inner, path);
         }

@@ -8,7 +8,7 @@ use super::Loaded;
 use super::key::Key;
 use super::literal;
 use super::origin::Origin;
-use super::schema::{driver_keys, find, general_keys};
+use super::schema::{find, keys_below};
 use crate::os::columns::{columns, padded};
 
 /// All comments start in the same column, except after a line that is longer than this.
@@ -58,13 +58,13 @@ impl Loaded {
     pub fn provenance(&self) -> Vec<ExplainedKey> {
         let values = Value::serialize(&self.settings)
             .expect("settings are strings, lists and tables, and figment takes all of these");
-        let driver_keys = self.settings.drivers.keys().map(|id| driver_keys(id));
-        let keys = general_keys().into_iter().chain(driver_keys.flatten());
+        let drivers = self.settings.drivers.keys();
+        let of_drivers = drivers.flat_map(|id| keys_below(&["drivers", id]));
+        let keys = keys_below(&[]).into_iter().chain(of_drivers);
+        let is_known = |value: &&Value| !matches!(value, Value::Empty(..));
+        let value = |key: &Key| find(&values, key.parts()).filter(is_known);
         let explained = keys.map(|key| ExplainedKey {
-            value: match find(&values, key.parts()) {
-                None | Some(Value::Empty(..)) => None,
-                Some(value) => Some(literal::whole(value)),
-            },
+            value: value(&key).map(literal::whole),
             provenance: self.provenance_of(&key),
             key,
         });

@@ -13,28 +13,15 @@ use super::settings::{OWN_KEYS, Settings};
 /// Jaro-Winkler similarity from which on an unknown key counts as a misspelled one.
 const CLOSE: f64 = 0.85;
 
-/// What is wrong with a value, and its path.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) path: Vec<String>,
-    pub(super) kind: Kind,
-}
-
-impl From<Error> for Fault {
-    fn from(Error { path, kind, .. }: Error) -> Self {
-        Self { path, kind }
-    }
-}
-
 /// Reads settings, and refuses what serde's derive would accept by mistake.
-pub(super) fn read(root: &Value) -> Result<Settings, Fault> {
+pub(super) fn read(root: &Value) -> Result<Settings, Box<Error>> {
     let tables = |path: &[&str]| find(root, path).and_then(Value::as_dict);
     for (name, value) in tables(&[]).into_iter().flatten() {
         refuse_list(&[name], value)?;
     }
     for (id, value) in tables(&["drivers"]).into_iter().flatten() {
         let path = ["drivers", id];
-        check_id(id).map_err(|why| fault(&path, Kind::Message(why.to_owned())))?;
+        check_id(id).map_err(|why| fault(&path, why))?;
         refuse_list(&path, value)?;
     }
     for key in OWN_KEYS {
@@ -47,7 +34,7 @@ pub(super) fn read(root: &Value) -> Result<Settings, Fault> {
 }
 
 /// Serde's derive takes a list for a table, with the values in the order of the fields.
-fn refuse_list(path: &[&str], value: &Value) -> Result<(), Fault> {
+fn refuse_list(path: &[&str], value: &Value) -> Result<(), Box<Error>> {
     match value {
         Value::Array(..) if !keys_of(path).is_empty() => {
             let wanted = Kind::InvalidType(Actual::Seq, "a table".to_owned());
@@ -68,9 +55,11 @@ fn check_id(id: &str) -> Result<(), &'static str> {
     }
 }
 
-fn fault(path: &[&str], kind: Kind) -> Fault {
-    let path = path.iter().map(|part| (*part).to_owned()).collect();
-    Fault { path, kind }
+/// What is wrong with the value at a path.
+fn fault(path: &[&str], what: impl Into<Error>) -> Box<Error> {
+    let mut fault = Box::new(what.into());
+    fault.path = path.iter().map(|part| (*part).to_owned()).collect();
+    fault
 }
 
 /// The value at a path. Figment's own search splits a driver's id at its dots.
@@ -98,27 +87,23 @@ fn keys_of(table: &[&str]) -> Vec<&'static str> {
     keys.iter().copied().filter(exists).collect()
 }
 
-/// Every key outside `[drivers]`.
-pub(super) fn general_keys() -> Vec<Key> {
-    let names = keys_of(&[]).into_iter().filter(|name| *name != "drivers");
-    let keys = names.flat_map(|name| match keys_of(&[name]) {
-        keys if keys.is_empty() => vec![Key::of(&[name])],
-        keys => keys.iter().map(|key| Key::of(&[name, key])).collect(),
+/// Every key in a table and the tables below it, except for the table of a driver, which is found
+/// only by its id.
+pub(super) fn keys_below(table: &[&str]) -> Vec<Key> {
+    let names = keys_of(table).into_iter().filter(|name| *name != "drivers");
+    let keys = names.flat_map(|name| {
+        let path = [table, &[name]].concat();
+        match keys_below(&path) {
+            none if none.is_empty() => vec![Key::of(&path)],
+            keys => keys,
+        }
     });
     keys.collect()
 }
 
-/// Every key of a driver's table.
-pub(super) fn driver_keys(id: &str) -> Vec<Key> {
-    let keys = keys_of(&["drivers", id]);
-    keys.iter()
-        .map(|key| Key::of(&["drivers", id, key]))
-        .collect()
-}
-
 /// The key or variable that an unknown one was probably meant to be.
 pub(super) fn meant(origin: &Origin, path: &[String]) -> Option<String> {
-    let general = general_keys();
+    let general = keys_below(&[]);
     if let Origin::Variable(name) | Origin::EnvironmentFile(_, name) = origin {
         return closest(&name.to_ascii_uppercase(), general.iter().map(variable));
     }
@@ -127,7 +112,7 @@ pub(super) fn meant(origin: &Origin, path: &[String]) -> Option<String> {
     let siblings = keys_of(&parts).into_iter().map(str::to_owned);
     if let Some(sibling) = closest(last, siblings) {
         let key = [table, &[sibling]].concat();
-        return Some(Key::from(key).to_string());
+        return Some(Key::of(&key).to_string());
     }
     // An easy mistake in TOML: a key below the wrong [table].
     let elsewhere = general.iter().find(|key| key.parts().last() == Some(last));

@@ -68,14 +68,14 @@ fn is_address(value: &str) -> bool {
 mod tests {
     use super::*;
     use crate::config::environment::variable;
-    use crate::config::schema::general_keys;
+    use crate::config::schema::keys_below;
 
     /// A value of each kind that a service's variable may have.
     const VALUES: [&str; 5] = ["10.0.0.1", "fd00::1", "80", "tcp://10.0.0.1:80", "tcp"];
 
     #[test]
     fn no_key_is_ever_taken_for_a_services_variable() {
-        for key in general_keys() {
+        for key in keys_below(&[]) {
             for value in VALUES {
                 assert!(!is_service_link(&variable(&key), value), "{key} = {value}");
             }

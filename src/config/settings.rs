@@ -15,6 +15,7 @@ use super::origin::Origins;
 use super::value::{self, Listen, RootDir};
 use super::wildcard;
 use crate::disk::layout::Layout;
+use crate::disk::name::DriverName;
 
 const PLUGINS_DIR: &str = "/vdata/storage/plugins";
 const REGISTRY_DIR: &str = "/vdata/storage/plugins_registry";
@@ -105,8 +106,7 @@ pub struct DriverSettings {
     #[serde(deserialize_with = "value::socket")]
     pub endpoint: PathBuf,
     /// The name that the driver must report; `None` accepts any name.
-    #[serde(deserialize_with = "value::name")]
-    pub name: Option<String>,
+    pub name: Option<DriverName>,
     /// The CSI versions that the registrar reports to the kubelet.
     #[serde(deserialize_with = "value::versions")]
     pub supported_versions: Vec<String>,
@@ -162,10 +162,8 @@ pub struct DiscoverySettings {
 impl DiscoverySettings {
     /// Whether discovery ignores a directory of this name.
     pub fn excludes(&self, id: &str) -> bool {
-        let patterns = &self.exclude;
-        patterns
-            .iter()
-            .any(|pattern| wildcard::matches(pattern, id))
+        let mut patterns = self.exclude.iter();
+        patterns.any(|pattern| wildcard::matches(pattern, id))
     }
 }
 
@@ -218,15 +216,15 @@ pub struct LogSettings {
 impl Settings {
     /// The settings of the driver with this id: its table if it has one, else the defaults.
     pub fn driver(&self, id: &str) -> DriverSettings {
-        let discovered = || {
-            let csi_socket = csi_socket(&self.plugins_dir, id);
-            DriverSettings {
-                endpoint: csi_socket.clone(),
-                csi_socket,
-                ..self.defaults.clone()
-            }
-        };
-        self.drivers.get(id).cloned().unwrap_or_else(discovered)
+        if let Some(driver) = self.drivers.get(id) {
+            return driver.clone();
+        }
+        let csi_socket = csi_socket(&self.plugins_dir, id);
+        DriverSettings {
+            endpoint: csi_socket.clone(),
+            csi_socket,
+            ..self.defaults.clone()
+        }
     }
 
     /// The kubelet's root directory. Before the daemon has found it, the parent of its registry.
@@ -268,6 +266,7 @@ impl Settings {
     }
 }
 
-fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
+/// Where the driver of a directory in plugins_dir listens.
+pub(crate) fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
     plugins_dir.join(id).join("csi.sock")
 }

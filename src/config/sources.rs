@@ -53,13 +53,18 @@ impl Found {
     }
 
     pub(super) fn add_file(&mut self, path: &Path, dict: Result<Dict, FileFault>) {
-        let path = path.to_owned();
+        let origin = Origin::File(path.to_owned());
         match dict {
-            Ok(dict) => self.layers.push(Layer {
-                origin: Origin::File(path),
-                dict,
-            }),
-            Err(fault) => self.problems.push(Problem::BadFile { path, fault }),
+            Ok(dict) => self.layers.push(Layer { origin, dict }),
+            Err(fault) => self.add_fault(path, &fault),
+        }
+    }
+
+    pub(super) fn add_fault(&mut self, path: &Path, fault: &FileFault) {
+        let problem = Problem::new(path.display(), fault);
+        match fault {
+            FileFault::Ignored(_) => self.warnings.push(problem.to_string()),
+            _ => self.problems.push(problem),
         }
     }
 }
@@ -67,21 +72,20 @@ impl Found {
 impl Sources {
     /// The sources of the daemon: its environment, and the default file unless `config` names a
     /// file.
-    pub fn of_process(config: Option<PathBuf>, overrides: Overrides) -> Self {
+    pub fn of_process(config: Option<PathBuf>) -> Self {
         Self {
             config,
             default_config: Some(PathBuf::from(DEFAULT_CONFIG)),
-            environment_files: Vec::new(),
             environment: std::env::vars_os().collect(),
-            overrides,
+            ..Self::default()
         }
     }
 
     /// The sources of a command that predicts what the unit's daemon does.
-    pub fn of_command(config: Option<PathBuf>, overrides: Overrides) -> Self {
+    pub fn of_command(config: Option<PathBuf>) -> Self {
         Self {
             environment_files: UNIT_ENVIRONMENT.map(PathBuf::from).to_vec(),
-            ..Self::of_process(config, overrides)
+            ..Self::of_process(config)
         }
     }
 
@@ -91,12 +95,10 @@ impl Sources {
         if let Some(main) = self.config.as_ref().or(self.default_config.as_ref()) {
             file::read(main, is_default, &mut found);
         }
-        let files = if is_default {
-            &self.environment_files[..]
-        } else {
-            &[]
-        };
-        environment::read(files, &self.environment, &mut found);
+        if is_default {
+            environment::read_files(&self.environment_files, &mut found);
+        }
+        environment::read(&self.environment, &mut found);
         found.layers.extend_from_slice(&self.overrides.0);
         found
     }

@@ -1,14 +1,13 @@
 //! Values: paths, durations, addresses and lists, as a file spells them.
 
+use std::fmt;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serializer;
 use serde::de::{Deserialize, Deserializer, Error};
 
-use crate::disk::name::{DriverName, NameError};
 use crate::disk::socket::SUN_PATH_MAX;
 
 const LONGEST_HOURS: u64 = 24;
@@ -58,8 +57,6 @@ pub(super) enum Unfit {
     Long(u64),
     #[error("must be an address with a port such as \"127.0.0.1:9809\", \"unix:/path\", or empty")]
     Listen,
-    #[error(transparent)]
-    Name(#[from] NameError),
     #[error("must be a list of strings")]
     List,
     #[error("must have at least one version")]
@@ -162,10 +159,15 @@ impl Text for Option<Listen> {
     }
 
     fn spell(&self) -> String {
+        self.as_ref().map_or_else(String::new, Listen::to_string)
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            None => String::new(),
-            Some(Listen::Tcp(address)) => address.to_string(),
-            Some(Listen::Unix(path)) => format!("unix:{}", path.display()),
+            Listen::Tcp(address) => write!(f, "{address}"),
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -180,7 +182,7 @@ fn parse_socket(text: &str) -> Result<PathBuf, Unfit> {
 }
 
 pub(super) fn fits_socket(path: &Path) -> Result<(), Unfit> {
-    match path.as_os_str().as_bytes().len() {
+    match path.as_os_str().len() {
         0..=SUN_PATH_MAX => Ok(()),
         long => Err(Unfit::LongSocket(long)),
     }
@@ -200,36 +202,34 @@ pub(super) fn socket<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Erro
     parse_socket(&String::deserialize(d)?).map_err(D::Error::custom)
 }
 
-pub(super) fn name<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
-    let name = DriverName::parse(&String::deserialize(d)?).map_err(D::Error::custom)?;
-    Ok(Some(name.to_string()))
-}
-
-/// The message shows the whole list, so a wrong entry is a fault of the list.
-fn strings<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    Vec::deserialize(d).map_err(|_| D::Error::custom(Unfit::List))
-}
-
 pub(super) fn versions<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    let versions = strings(d)?;
-    if versions.is_empty() {
-        return Err(D::Error::custom(Unfit::NoVersion));
+    let versions = list(d, |version| match version.trim() {
+        "" => Err(Unfit::EmptyEntry),
+        _ => Ok(()),
+    })?;
+    match versions.is_empty() {
+        true => Err(D::Error::custom(Unfit::NoVersion)),
+        false => Ok(versions),
     }
-    if versions.iter().any(|version| version.trim().is_empty()) {
-        return Err(D::Error::custom(Unfit::EmptyEntry));
-    }
-    Ok(versions)
 }
 
 pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
-    let patterns = strings(d)?;
-    for pattern in &patterns {
-        if pattern.is_empty() {
-            return Err(D::Error::custom(Unfit::EmptyEntry));
-        }
-        if pattern.contains(['/', '\0']) {
-            return Err(D::Error::custom(Unfit::Pattern(pattern.clone())));
-        }
-    }
-    Ok(patterns)
+    list(d, |pattern| match pattern {
+        "" => Err(Unfit::EmptyEntry),
+        _ if pattern.contains(['/', '\0']) => Err(Unfit::Pattern(pattern.to_owned())),
+        _ => Ok(()),
+    })
+}
+
+/// The message shows the whole list, so a wrong entry is a fault of the list.
+fn list<'de, D: Deserializer<'de>>(
+    d: D,
+    check: fn(&str) -> Result<(), Unfit>,
+) -> Result<Vec<String>, D::Error> {
+    let list: Vec<String> = Vec::deserialize(d).map_err(|_| D::Error::custom(Unfit::List))?;
+    let mut entries = list.iter();
+    entries
+        .try_for_each(|entry| check(entry))
+        .map_err(D::Error::custom)?;
+    Ok(list)
 }

@@ -51,21 +51,16 @@ fn bracket(pattern: &[char]) -> Option<(&[char], bool, usize)> {
 
 fn contains(set: &[char], c: char) -> bool {
     let mut rest = set;
-    while let Some(first) = rest.first() {
-        match rest {
-            [from, '-', to, ..] => {
-                if (*from..=*to).contains(&c) {
-                    return true;
-                }
-                rest = &rest[3..];
-            }
-            _ => {
-                if *first == c {
-                    return true;
-                }
-                rest = &rest[1..];
-            }
+    while let [first, after @ ..] = rest {
+        // A single character is a range of its own.
+        let (last, after) = match after {
+            ['-', last, after @ ..] => (last, after),
+            _ => (first, after),
+        };
+        if (*first..=*last).contains(&c) {
+            return true;
         }
+        rest = after;
     }
     false
 }

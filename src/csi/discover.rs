@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Settings;
+use crate::config::{Settings, csi_socket};
 use crate::disk::directory::is_missing;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -66,13 +66,11 @@ pub(crate) fn names_of(
     found: Vec<String>,
 ) -> impl Iterator<Item = DriverName> {
     let drivers = settings.drivers.iter();
-    let given = drivers.map(|(id, driver)| driver.name.as_ref().unwrap_or(id).clone());
+    let given = drivers.map(|(id, driver)| match &driver.name {
+        Some(name) => name.to_string(),
+        None => id.clone(),
+    });
     given.chain(found).flat_map(DriverName::try_from)
-}
-
-/// Where the driver of a directory in plugins_dir listens.
-pub(crate) fn csi_socket(plugins_dir: &Path, id: &str) -> PathBuf {
-    plugins_dir.join(id).join("csi.sock")
 }
 
 pub(crate) fn exists(socket: &Path) -> bool {

@@ -139,13 +139,11 @@ impl DriverError {
     /// Another user has replaced the socket that was `seen` before. If only the owner of the
     /// directory has changed and the socket is the same, the driver still runs.
     pub(crate) fn is_taken(&self, seen: Option<&Identity>) -> bool {
-        match self {
-            DriverError::Exposed {
-                foreign: Some(foreign),
-                ..
-            } => seen.is_none_or(|seen| !foreign.is_same_object(seen)),
-            _ => false,
-        }
+        let DriverError::Exposed { foreign, .. } = self else {
+            return false;
+        };
+        let is_other = |found: &Identity| seen.is_none_or(|seen| !found.is_same_object(seen));
+        foreign.as_deref().is_some_and(is_other)
     }
 
     /// The file system that does not respond, if that is the cause.

@@ -11,13 +11,9 @@ use super::rules::{self, Breach};
 use crate::disk::name::DriverName;
 use crate::driver::answer::{AnswerError, check_node_id};
 use crate::grpc::client::Channel;
+use crate::grpc::proto::csi as proto;
 use crate::grpc::proto::csi::node_service_capability::Type as NodeType;
 use crate::grpc::proto::csi::plugin_capability::Type as PluginType;
-use crate::grpc::proto::csi::{
-    GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
-    GetPluginInfoResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
-    NodeGetInfoRequest, NodeGetInfoResponse, ProbeRequest, ProbeResponse,
-};
 use crate::os::text::printable;
 
 const TOPOLOGY: &str = "VOLUME_ACCESSIBILITY_CONSTRAINTS";
@@ -65,20 +61,25 @@ impl DriverQuery {
     ) -> Result<Inspection, DriverError> {
         let (mut identity, mut node) = (identity_client(channel), node_client(channel));
         let mut found = Inspection::default();
-        let info = identity.get_plugin_info(GetPluginInfoRequest {});
+        let info = identity.get_plugin_info(proto::GetPluginInfoRequest {});
         let info = self.call("GetPluginInfo", info).await;
         // A driver that does not answer the first call would take as long for each other call.
         if let Err(late @ DriverError::TimedOut { .. }) = info.answer {
             return Err(late);
         }
         found.record(info, Breach::fatal, Inspection::add_info);
-        let capabilities = identity.get_plugin_capabilities(GetPluginCapabilitiesRequest {});
-        let capabilities = self.call("GetPluginCapabilities", capabilities).await;
-        found.record(capabilities, Breach::harmless, Inspection::add_capabilities);
-        let probe = self.call("Probe", identity.probe(ProbeRequest {})).await;
+        let reply = identity.get_plugin_capabilities(proto::GetPluginCapabilitiesRequest {});
+        let reply = self.call("GetPluginCapabilities", reply).await;
+        found.record(reply, Breach::harmless, Inspection::add_capabilities);
+        let probe = self
+            .call("Probe", identity.probe(proto::ProbeRequest {}))
+            .await;
         found.record(probe, Breach::harmless, Inspection::add_probe);
         let info = {
-            let call = self.call(NODE_GET_INFO, node.node_get_info(NodeGetInfoRequest {}));
+            let call = self.call(
+                NODE_GET_INFO,
+                node.node_get_info(proto::NodeGetInfoRequest {}),
+            );
             tokio::pin!(call);
             match self.soon(call.as_mut()).await {
                 Ok(info) => info,
@@ -89,13 +90,9 @@ impl DriverQuery {
             }
         };
         found.record(info, Breach::fatal, Inspection::add_node);
-        let capabilities = node.node_get_capabilities(NodeGetCapabilitiesRequest {});
-        let capabilities = self.call("NodeGetCapabilities", capabilities).await;
-        found.record(
-            capabilities,
-            Breach::harmless,
-            Inspection::add_node_capabilities,
-        );
+        let reply = node.node_get_capabilities(proto::NodeGetCapabilitiesRequest {});
+        let reply = self.call("NodeGetCapabilities", reply).await;
+        found.record(reply, Breach::harmless, Inspection::add_node_capabilities);
         Ok(found)
     }
 }
@@ -109,11 +106,10 @@ impl Inspection {
     /// Adds the answer, or the error as a breach of this severity.
     fn record<T>(
         &mut self,
-        timed: Timed<T>,
+        Timed { answer, call }: Timed<T>,
         severity: fn(String) -> Breach,
         add: fn(&mut Inspection, T),
     ) {
-        let Timed { answer, call } = timed;
         let error = answer.as_ref().err().map(ToString::to_string);
         self.breaches.extend(error.clone().map(severity));
         self.calls.push(InspectedCall {
@@ -130,7 +126,7 @@ impl Inspection {
         self.breaches.push(Breach::harmless(what.into()));
     }
 
-    fn add_info(&mut self, info: GetPluginInfoResponse) {
+    fn add_info(&mut self, info: proto::GetPluginInfoResponse) {
         let name = DriverName::parse(&info.name).map_err(AnswerError::Name);
         let broken = name.err().map(|error| Breach::fatal(error.to_string()));
         self.breaches.extend(broken);
@@ -141,7 +137,7 @@ impl Inspection {
         self.vendor_version = Some(info.vendor_version);
     }
 
-    fn add_capabilities(&mut self, reply: GetPluginCapabilitiesResponse) {
+    fn add_capabilities(&mut self, reply: proto::GetPluginCapabilitiesResponse) {
         let types = reply.capabilities.into_iter().filter_map(|all| all.r#type);
         let names = types.map(|capability| match capability {
             PluginType::Service(service) => service.r#type().as_str_name().to_owned(),
@@ -152,13 +148,13 @@ impl Inspection {
         self.plugin_capabilities = names.collect();
     }
 
-    fn add_probe(&mut self, probe: ProbeResponse) {
+    fn add_probe(&mut self, probe: proto::ProbeResponse) {
         if probe.ready == Some(false) {
             self.warn("Probe: the driver reports that it is not ready yet");
         }
     }
 
-    fn add_node(&mut self, node: NodeGetInfoResponse) {
+    fn add_node(&mut self, node: proto::NodeGetInfoResponse) {
         if let Err(error) = check_node_id(&node.node_id) {
             self.breaches.push(Breach::fatal(error.to_string()));
         }
@@ -185,7 +181,7 @@ impl Inspection {
         self.topology = segments;
     }
 
-    fn add_node_capabilities(&mut self, reply: NodeGetCapabilitiesResponse) {
+    fn add_node_capabilities(&mut self, reply: proto::NodeGetCapabilitiesResponse) {
         let types = reply.capabilities.into_iter().filter_map(|all| all.r#type);
         let names = types.map(|NodeType::Rpc(rpc)| rpc.r#type().as_str_name().to_owned());
         self.node_capabilities = names.collect();

@@ -175,10 +175,6 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
     /// again, or, if the fault `is_on_disk`, after a change there. A change ends the wait at once;
     /// a resync does so only while no usable socket exists.
     async fn pause(&mut self, hung: Option<Hung>, is_on_disk: bool) {
-        if self.signals.borrow().changes != self.seen.changes {
-            self.retries = 0;
-            return;
-        }
         let delay = self.backoff.delay(self.retries);
         let is_delay = hung.is_none() && !is_on_disk;
         let rest = async move {
@@ -190,20 +186,16 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
             sleep(delay).await;
         };
         tokio::pin!(rest);
-        loop {
+        while self.signals.borrow().changes == self.seen.changes {
             tokio::select! {
                 () = &mut rest => {
                     self.retries = self.retries.saturating_add(1);
                     return;
                 }
-                () = next(&mut self.signals) => {
-                    if !is_delay || self.signals.borrow().changes != self.seen.changes {
-                        self.retries = 0;
-                        return;
-                    }
-                }
+                () = next(&mut self.signals) => if !is_delay { break },
             }
         }
+        self.retries = 0;
     }
 
     /// Stays with a driver as long as it answers.
@@ -244,7 +236,10 @@ impl<T: Fn(MonitorReport)> MonitorTask<T> {
                 if again == reply {
                     same = same.saturating_add(1);
                 } else {
-                    (self.report)(changed(&reply, &again, socket));
+                    (self.report)(match (&reply, &again) {
+                        (Some(_), Some(answer)) => MonitorReport::Changed(answer.clone()),
+                        (None, _) | (_, None) => came(&again, socket),
+                    });
                     (reply, same) = (again, 0);
                 }
                 asked = Instant::now();
@@ -267,14 +262,6 @@ fn came(reply: &Reply, socket: &Identity) -> MonitorReport {
     match reply {
         Some(answer) => MonitorReport::Answered(answer.clone(), socket.clone()),
         None => MonitorReport::Silent(DriverError::NoNodeService),
-    }
-}
-
-/// The report of a driver that still runs on this socket.
-fn changed(before: &Reply, now: &Reply, socket: &Identity) -> MonitorReport {
-    match (before, now) {
-        (Some(_), Some(answer)) => MonitorReport::Changed(answer.clone()),
-        (None, _) | (_, None) => came(now, socket),
     }
 }
 

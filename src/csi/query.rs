@@ -14,6 +14,7 @@ use tonic::{Code, Response, Status};
 use super::csi_socket;
 use super::error::DriverError;
 use crate::config::DriverSettings;
+use crate::disk::directory::is_missing;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -115,9 +116,8 @@ impl DriverQuery {
     /// Opens a connection that asks nothing.
     pub(crate) async fn hold(&self) -> Result<IdleConnection, DriverError> {
         let stream = self.open().await?;
-        self.in_time("connecting", IdleConnection::over(stream))
-            .await?
-            .map_err(|error| self.refused(ConnectError::Connect(error)))
+        let started = self.in_time("connecting", IdleConnection::over(stream));
+        started.await?.map_err(|error| self.refused(error))
     }
 
     /// Asks the driver over a new connection. A driver that has answered before may take its time.
@@ -128,30 +128,27 @@ impl DriverQuery {
 
     pub(super) async fn connect(&self) -> Result<(Channel, Ended), DriverError> {
         let stream = self.open().await?;
-        self.in_time("connecting", client::over(stream))
-            .await?
-            .map_err(|error| self.refused(error))
+        let started = self.in_time("connecting", client::over(stream));
+        started.await?.map_err(|error| self.refused(error))
     }
 
     async fn open(&self) -> Result<UnixStream, DriverError> {
         let path = self.path().to_owned();
         let opened = self.access(move || socket::open(&path)).await?;
-        opened
-            .and_then(UnixStream::from_std)
-            .map_err(|error| self.refused(ConnectError::Connect(error)))
+        let opened = opened.and_then(UnixStream::from_std);
+        opened.map_err(|error| self.refused(error))
     }
 
-    fn refused(&self, source: ConnectError) -> DriverError {
-        let socket = self.path().to_owned();
-        let kind = match &source {
-            ConnectError::Connect(error) => error.kind(),
-            ConnectError::Handshake(_) => return DriverError::Connect(socket, source),
-        };
-        match kind {
-            ErrorKind::ConnectionRefused => DriverError::Refused(socket),
-            ErrorKind::PermissionDenied => DriverError::Forbidden(socket, source),
-            ErrorKind::NotFound | ErrorKind::NotADirectory => DriverError::Absent(socket),
-            _ => DriverError::Connect(socket, source),
+    fn refused(&self, source: impl Into<ConnectError>) -> DriverError {
+        let (socket, source) = (self.path().to_owned(), source.into());
+        match &source {
+            ConnectError::Connect(error) if is_missing(error) => DriverError::Absent(socket),
+            ConnectError::Connect(error) => match error.kind() {
+                ErrorKind::ConnectionRefused => DriverError::Refused(socket),
+                ErrorKind::PermissionDenied => DriverError::Forbidden(socket, source),
+                _ => DriverError::Connect(socket, source),
+            },
+            ConnectError::Handshake(_) => DriverError::Connect(socket, source),
         }
     }
 
@@ -229,7 +226,7 @@ impl DriverQuery {
                     let name = printable(&info.name);
                     tracing::warn!(%csi_socket, "{name}: max_volumes_per_node is {limit}; like the kubelet, the registrar takes a value below zero as no limit");
                 }
-                Ok(Answer::check(info, node, self.settings.name.as_deref())?)
+                Ok(Answer::check(info, node, self.settings.name.as_ref())?)
             }
         }
     }
@@ -241,7 +238,7 @@ impl DriverQuery {
         ready: Option<Result<ProbeResponse, DriverError>>,
     ) -> Result<GetPluginInfoResponse, DriverError> {
         let info = info?;
-        answer::name(&info, self.settings.name.as_deref())?;
+        answer::name(&info, self.settings.name.as_ref())?;
         match ready.transpose()? {
             Some(ProbeResponse { ready: Some(false) }) => Err(DriverError::NotReady),
             Some(_) | None => Ok(info),

@@ -1,12 +1,12 @@
 //! A directory: its path, its identity, its permissions, and how to make it.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
-use nix::fcntl::OFlag;
+use rustix::fs::{Mode, OFlags, fchmod, open};
 
 /// How to let us read a directory: root without capabilities has the permissions of other users.
 pub(crate) const LET_US_READ: &str =
@@ -45,12 +45,9 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     // The mode of this very directory: a link may have replaced it.
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let made = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(directory)?;
-    made.set_permissions(Permissions::from_mode(0o755))
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = open(directory, flags, Mode::empty())?;
+    Ok(fchmod(made, Mode::from_raw_mode(0o755))?)
 }
 
 /// No file is at a path, or the path leads through a file that is not a directory.
@@ -59,6 +56,14 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// The result of a look, without the error that no file is there.
+pub(crate) fn if_found<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map(Some),
+    }
 }
 
 /// The owner and the mode, for a message.
@@ -91,6 +96,9 @@ pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

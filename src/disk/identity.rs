@@ -38,12 +38,8 @@ impl Identity {
     /// The same, with the type of that very file.
     pub(crate) fn and_kind_of(path: &Path) -> io::Result<(Identity, FileType)> {
         let metadata = fs::symlink_metadata(path)?;
-        let target = if metadata.is_symlink() {
-            Some(fs::read_link(path)?)
-        } else {
-            None
-        };
-        let identity = Identity::from_parts(&metadata, target);
+        let target = metadata.is_symlink().then(|| fs::read_link(path));
+        let identity = Identity::from_parts(&metadata, target.transpose()?);
         Ok((identity, metadata.file_type()))
     }
 

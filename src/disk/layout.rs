@@ -92,13 +92,11 @@ impl Layout {
         }
         // A driver name has no underscore, so a fresh link never has the path of another plain
         // link.
-        let fresh = self
-            .kubelet_dir
-            .join(format!("{name}_{}{REG_SOCK}", slot.0));
-        if fresh.as_os_str().len() > SUN_PATH_MAX {
-            plain
-        } else {
-            fresh
+        let fresh = format!("{name}_{}{REG_SOCK}", slot.0);
+        let fresh = self.kubelet_dir.join(fresh);
+        match fresh.as_os_str().len() {
+            0..=SUN_PATH_MAX => fresh,
+            _ => plain,
         }
     }
 
@@ -116,35 +114,33 @@ impl Layout {
 
     /// The target of the link.
     pub(crate) fn target(&self, name: &DriverName) -> PathBuf {
-        let socket = self.socket_name(name);
-        if self.one_directory {
-            PathBuf::from(socket)
-        } else {
-            self.seen_as.join(socket)
+        self.target_dir().join(self.socket_name(name))
+    }
+
+    /// The directory of each link's target; empty if that is the link's own directory.
+    fn target_dir(&self) -> &Path {
+        match self.one_directory {
+            true => Path::new(""),
+            false => &self.seen_as,
         }
     }
 
     /// Whether a registrar with this layout made a link with this target, for any driver.
     pub(crate) fn is_target(&self, target: &Path) -> bool {
-        let Some(name) = target.file_name().map(OsStrExt::as_bytes) else {
-            return false;
-        };
-        let parent = if self.one_directory {
-            Path::new("")
-        } else {
-            self.seen_as.as_path()
-        };
-        target.parent() == Some(parent) && self.is_socket_name(name)
+        let name = target.file_name();
+        target.parent() == Some(self.target_dir())
+            && name.is_some_and(|name| self.is_socket_name(name))
     }
 
     /// Whether a registrar with this layout gives its sockets such names.
-    fn is_socket_name(&self, name: &[u8]) -> bool {
+    fn is_socket_name(&self, name: &OsStr) -> bool {
+        let name = name.as_bytes();
         name.ends_with(REG_SOCK.as_bytes()) && name.starts_with(b".") == self.one_directory
     }
 
     /// The driver whose registration socket has this name in `registry_dir`.
     pub(crate) fn driver_of(&self, socket_name: &OsStr) -> Option<DriverName> {
-        if !self.is_socket_name(socket_name.as_bytes()) {
+        if !self.is_socket_name(socket_name) {
             return None;
         }
         let name = socket_name.to_str()?.strip_suffix(REG_SOCK)?;

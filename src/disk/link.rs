@@ -9,7 +9,7 @@ use super::directory;
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::occupant::{Occupant, place, placed, staged};
-use super::replace::Staged;
+use super::replace::{Staged, remove};
 
 const MAKE: &str = "make the link";
 
@@ -42,14 +42,12 @@ pub(crate) struct LinkPlace<'a> {
 
 impl LinkPlace<'_> {
     fn look(&self) -> Result<Occupant, Obstacle> {
-        Ok(
-            match Occupant::at(&self.path, |found| self.is_ours(found))? {
-                Occupant::LiveOwner(seen, _) if self.leads_to_our_socket() => {
-                    Occupant::IndirectLink(seen)
-                }
-                occupant => occupant,
-            },
-        )
+        match Occupant::at(&self.path, |found| self.is_ours(found))? {
+            Occupant::LiveOwner(seen, _) if self.leads_to_our_socket() => {
+                Ok(Occupant::Replaceable(seen))
+            }
+            occupant => Ok(occupant),
+        }
     }
 
     fn leads_to_our_socket(&self) -> bool {
@@ -158,17 +156,6 @@ impl LinkPlace<'_> {
 fn is_refused(error: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), PermissionDenied | TooManyLinks | Unsupported)
-}
-
-/// Removes `path` if it is still the same file, although its mode or owner may have changed. Says
-/// whether it removed the file.
-pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
-    match Identity::of(path) {
-        Ok(found) if found.is_same_object(identity) => fs::remove_file(path).map(|()| true),
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

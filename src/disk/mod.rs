@@ -12,7 +12,7 @@ mod occupant;
 pub(crate) mod reach;
 pub(crate) mod reg_socket;
 pub(crate) mod removals;
-mod replace;
+pub(crate) mod replace;
 pub(crate) mod runtime_dir;
 pub(crate) mod socket;
 pub(crate) mod sweep;

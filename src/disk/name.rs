@@ -13,11 +13,11 @@ const LONGEST: usize = 63;
 /// digit at both ends. It cannot hold a `/` and cannot start with a dot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct DriverName(String);
+pub struct DriverName(String);
 
 /// Which rule a name breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum NameError {
+pub enum NameError {
     /// The driver reports no name.
     #[error("the name is empty")]
     Empty,

@@ -42,14 +42,7 @@ impl Obstacle {
 
     /// Another file or process is in the way, rather than a directory missing.
     pub(crate) fn is_conflict(&self) -> bool {
-        match self {
-            Obstacle::LiveOwner(_)
-            | Obstacle::NotASocket(_)
-            | Obstacle::NameTaken(_)
-            | Obstacle::Contested { .. }
-            | Obstacle::RemovedAtOnce => true,
-            Obstacle::NoDirectory(_) | Obstacle::Failed(_) => false,
-        }
+        !matches!(self, Obstacle::NoDirectory(_) | Obstacle::Failed(_))
     }
 
     /// The code for programs.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::directory;
+use super::directory::{self, if_found};
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::socket::{ListenerProbe, listener, probe};
@@ -20,10 +20,9 @@ const LOOKS: usize = 3;
 pub(super) enum Occupant {
     Nothing,
     Ours(Identity),
-    /// A link that leads nowhere, or a socket without a listener.
-    Dead(Identity),
-    /// A link that leads to our own socket, by another path than ours.
-    IndirectLink(Identity),
+    /// A link that leads nowhere, or to our own socket by another path than ours, or a socket without a
+    /// listener.
+    Replaceable(Identity),
     /// Another process listens; the text says which.
     LiveOwner(Identity, String),
 }
@@ -37,20 +36,14 @@ impl Occupant {
         path: &Path,
         is_ours: impl Fn(&Identity) -> bool,
     ) -> Result<Occupant, Obstacle> {
-        let unknown = |error: &io::Error| failed("look at", path, error);
-        let (identity, kind) = match Identity::and_kind_of(path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let directory = directory::of(path);
-                return match fs::metadata(directory) {
-                    Ok(_) => Ok(Occupant::Nothing),
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        Err(Obstacle::NoDirectory(directory.to_owned()))
-                    }
-                    Err(error) => Err(unknown(&error)),
-                };
-            }
-            Err(error) => return Err(unknown(&error)),
+        let unknown = |error: io::Error| failed("look at", path, &error);
+        let found = if_found(Identity::and_kind_of(path)).map_err(unknown)?;
+        let Some((identity, kind)) = found else {
+            let directory = directory::of(path);
+            return match if_found(fs::metadata(directory)).map_err(unknown)? {
+                Some(_) => Ok(Occupant::Nothing),
+                None => Err(Obstacle::NoDirectory(directory.to_owned())),
+            };
         };
         if is_ours(&identity) {
             return Ok(Occupant::Ours(identity));
@@ -63,16 +56,14 @@ impl Occupant {
             )));
         }
         match probe(path) {
-            ListenerProbe::Dead => Ok(Occupant::Dead(identity)),
+            ListenerProbe::Dead => Ok(Occupant::Replaceable(identity)),
             ListenerProbe::Alive(stream) => {
                 let pid = stream.as_ref().and_then(listener);
                 let owner = pid.map_or("another process".to_owned(), |pid| format!("pid {pid}"));
-                Ok(Occupant::LiveOwner(
-                    identity,
-                    format!("{owner} serves {shown}"),
-                ))
+                let serving = format!("{owner} serves {shown}");
+                Ok(Occupant::LiveOwner(identity, serving))
             }
-            ListenerProbe::Unknown(error) => Err(unknown(&error)),
+            ListenerProbe::Unknown(error) => Err(unknown(error)),
         }
     }
 
@@ -80,8 +71,7 @@ impl Occupant {
         match self {
             Occupant::Nothing => None,
             Occupant::Ours(identity)
-            | Occupant::Dead(identity)
-            | Occupant::IndirectLink(identity)
+            | Occupant::Replaceable(identity)
             | Occupant::LiveOwner(identity, _) => Some(identity),
         }
     }
@@ -119,12 +109,8 @@ pub(super) fn placed(
     path: &Path,
     is_ours: impl Fn(&Identity) -> bool,
 ) -> Result<Identity, Obstacle> {
-    match Identity::of(path) {
-        Ok(found) if is_ours(&found) => Ok(found),
-        Ok(_) => Err(Obstacle::RemovedAtOnce),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Obstacle::RemovedAtOnce),
-        Err(error) => Err(failed(attempt, path, &error)),
-    }
+    let found = if_found(Identity::of(path)).map_err(|error| failed(attempt, path, &error))?;
+    found.filter(is_ours).ok_or(Obstacle::RemovedAtOnce)
 }
 
 pub(super) fn failed(attempt: &str, path: &Path, why: &dyn Display) -> Obstacle {
@@ -139,17 +125,10 @@ pub(super) fn staged<T>(
     make: impl Fn(&Path) -> io::Result<T>,
 ) -> io::Result<T> {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
-    match make(stage) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                CrossesDevices | PermissionDenied | ReadOnlyFilesystem
-            ) =>
-        {
-            make(directory)
-        }
-        done => done,
-    }
+    make(stage).or_else(|error| match error.kind() {
+        CrossesDevices | PermissionDenied | ReadOnlyFilesystem => make(directory),
+        _ => Err(error),
+    })
 }
 
 fn describe(kind: FileType) -> &'static str {

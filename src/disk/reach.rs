@@ -4,10 +4,10 @@
 //! until the server responds. The daemon has one thread, so it never touches such a file system: the
 //! table of mounts shows which paths lead through one, and another thread looks there.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,46 +20,9 @@ use tokio::time::timeout;
 use crate::disk::directory::{MOST_LINKS, names};
 
 /// File systems that only the kernel of this machine serves. Any other may hang.
-const LOCAL: &[&str] = &[
-    "bcachefs",
-    "bpf",
-    "btrfs",
-    "cgroup",
-    "cgroup2",
-    "configfs",
-    "debugfs",
-    "devpts",
-    "devtmpfs",
-    "efivarfs",
-    "erofs",
-    "exfat",
-    "ext2",
-    "ext3",
-    "ext4",
-    "f2fs",
-    "hugetlbfs",
-    "iso9660",
-    "jfs",
-    "mqueue",
-    "nsfs",
-    "ntfs3",
-    "overlay",
-    "proc",
-    "pstore",
-    "ramfs",
-    "reiserfs",
-    "rootfs",
-    "securityfs",
-    "selinuxfs",
-    "squashfs",
-    "sysfs",
-    "tmpfs",
-    "tracefs",
-    "udf",
-    "vfat",
-    "xfs",
-    "zfs",
-];
+const LOCAL: &str = "bcachefs bpf btrfs cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs erofs exfat \
+    ext2 ext3 ext4 f2fs hugetlbfs iso9660 jfs mqueue nsfs ntfs3 overlay proc pstore ramfs \
+    reiserfs rootfs securityfs selinuxfs squashfs sysfs tmpfs tracefs udf vfat xfs zfs";
 
 /// The mounts that may hang. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -118,12 +81,21 @@ impl Reach {
     /// A mount that was in the table before keeps the thread that waits for it.
     fn take_over(&self, table: impl BufRead) -> io::Result<()> {
         let mut known = self.mounts();
-        let found = mounts_that_may_hang(table)?.into_iter().map(|found| {
-            let is_same = |mount: &&Arc<Mount>| mount.id == found.id && mount.point == found.point;
-            let before = known.iter().find(is_same).cloned();
-            before.unwrap_or_else(|| Arc::new(found))
-        });
-        *known = found.collect();
+        let mut mounts: Vec<Arc<Mount>> = Vec::new();
+        for line in table.split(b'\n') {
+            let Some(found) = mount(&line?) else {
+                continue;
+            };
+            // Of several mounts at one point, the last hides the others.
+            mounts.retain(|before| before.point != found.point);
+            // Local mounts are not kept, because a node with many pods has thousands.
+            if LOCAL.split(' ').all(|local| local != found.kind) {
+                let is_same = |m: &&Arc<Mount>| m.id == found.id && m.point == found.point;
+                let before = known.iter().find(is_same).cloned();
+                mounts.push(before.unwrap_or_else(|| Arc::new(found)));
+            }
+        }
+        *known = mounts;
         Ok(())
     }
 
@@ -152,17 +124,14 @@ impl Reach {
         };
         let apart = async {
             let turn = Arc::clone(&mount.turn).acquire_owned().await;
-            spawn_blocking(move || {
-                let seen = look();
-                drop(turn);
-                seen
-            })
-            .await
+            let look = move || {
+                let _turn = turn;
+                look()
+            };
+            spawn_blocking(look).await
         };
-        match timeout(patience, apart).await {
-            Ok(Ok(seen)) => Ok(seen),
-            Ok(Err(_)) | Err(_) => Err(Hung(mount)),
-        }
+        let seen = timeout(patience, apart).await.ok().and_then(Result::ok);
+        seen.ok_or(Hung(mount))
     }
 
     /// The first mount on the way to `path` that may hang. Follows links by hand, and takes each step only
@@ -176,15 +145,7 @@ impl Reach {
         let mut links = 0;
         let mut steps = names(path);
         let mut way = PathBuf::from("/");
-        if let Some(mount) = at(&way) {
-            return Some(Arc::clone(mount));
-        }
-        while let Some(step) = steps.pop() {
-            if step == ".." {
-                way.pop();
-                continue;
-            }
-            way.push(step);
+        loop {
             if let Some(mount) = at(&way) {
                 return Some(Arc::clone(mount));
             }
@@ -205,24 +166,14 @@ impl Reach {
                 // Not a link.
                 Err(_) => {}
             }
-        }
-        None
-    }
-}
-
-/// Of several mounts at one point, the last hides the others. Local mounts are not kept, because a node
-/// with many pods has thousands.
-fn mounts_that_may_hang(table: impl BufRead) -> io::Result<Vec<Mount>> {
-    let mut mounts: Vec<Mount> = Vec::new();
-    for line in table.split(b'\n') {
-        if let Some(mount) = mount(&line?) {
-            mounts.retain(|before| before.point != mount.point);
-            if !LOCAL.contains(&&*mount.kind) {
-                mounts.push(mount);
+            let step = steps.pop()?;
+            if step == ".." {
+                way.pop();
+            } else {
+                way.push(step);
             }
         }
     }
-    Ok(mounts)
 }
 
 /// `36 35 98:0 /root /mount/point options [tags] - kind source options`, as in proc(5).
@@ -231,32 +182,24 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let id = fields.next()?;
     let point = fields.nth(3)?;
     let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    let words = |bytes: &[u8]| OsStr::from_bytes(bytes).to_string_lossy().into_owned();
     Some(Mount {
-        id: words(id),
-        point: PathBuf::from(OsString::from_vec(unescaped(point))),
-        kind: words(kind),
+        id: String::from_utf8_lossy(id).into_owned(),
+        point: PathBuf::from(OsString::from_vec(unescaped(point)?)),
+        kind: String::from_utf8_lossy(kind).into_owned(),
         turn: Arc::new(Semaphore::new(1)),
     })
 }
 
-/// Blanks, newlines and backslashes are written as `\040`.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = (first == b'\\').then(|| after.get(..3)).flatten();
-        let escaped = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(escaped.unwrap_or(first));
-        rest = if escaped.is_some() {
-            &after[3..]
-        } else {
-            after
-        };
+/// Blanks, newlines and backslashes are written as `\040`, so each backslash starts three digits.
+fn unescaped(field: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = field.split(|byte| *byte == b'\\');
+    let mut bytes = parts.next()?.to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(3)?;
+        bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()?);
+        bytes.extend(rest);
     }
-    bytes
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -20,8 +20,6 @@ const LISTEN: &str = "listen on";
 /// A socket's place.
 pub(crate) struct SocketPlace<'a> {
     pub(crate) path: PathBuf,
-    /// The directory of `path`.
-    pub(crate) directory: &'a Path,
     /// The directory in which the socket is bound before it is renamed to `path`.
     pub(crate) stage: &'a Path,
     /// The directory is not ours to make, such as the kubelet's own. Otherwise it is made with its
@@ -46,8 +44,8 @@ impl SocketPlace<'_> {
         take_over: bool,
     ) -> Result<(UnixListener, Identity), Obstacle> {
         if !self.borrowed {
-            directory::make(self.directory)
-                .map_err(|error| failed("make", self.directory, &error))?;
+            let directory = directory::of(&self.path);
+            directory::make(directory).map_err(|error| failed("make", directory, &error))?;
         }
         let look = || Occupant::at(&self.path, |found| is_bound(ours, found));
         let listening = place(LISTEN, &self.path, take_over, look, |seen| {
@@ -59,7 +57,7 @@ impl SocketPlace<'_> {
     }
 
     fn listen_over(&self, seen: &Occupant) -> io::Result<(UnixListener, Identity)> {
-        staged(self.stage, self.directory, |stage| {
+        staged(self.stage, directory::of(&self.path), |stage| {
             let (socket, listener) = Staged::make(stage, listen)?;
             Ok((listener, socket.put_over(&self.path, seen.identity())?))
         })
@@ -86,7 +84,6 @@ mod tests {
     fn socket_place(directory: &Path) -> SocketPlace<'_> {
         SocketPlace {
             path: directory.join("a-reg.sock"),
-            directory,
             stage: directory,
             borrowed: false,
         }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
 use super::layout::{Layout, LinkAlias};
-use super::link;
 use super::name::DriverName;
+use super::replace;
 use super::sweep::{Swept, Unclaimed, sweep_link};
 
 /// How many shadowed files are remembered, the newest of them.
@@ -36,7 +36,7 @@ impl Removals {
 
     /// Removes a file of ours if it is still that file, now or as soon as the file system lets us.
     pub(crate) fn remove(&mut self, path: PathBuf, identity: &Identity) {
-        match link::remove(&path, identity) {
+        match replace::remove(&path, identity) {
             Ok(true) => tracing::debug!(path = %path.display(), "removed"),
             Ok(false) => {
                 tracing::debug!(path = %path.display(), "not removed: it is no longer ours");
@@ -67,7 +67,7 @@ impl Removals {
             if is_in_use(path) {
                 return false;
             }
-            match link::remove(path, identity) {
+            match replace::remove(path, identity) {
                 Ok(true) => tracing::info!(path = %path.display(), "removed a leftover file"),
                 Ok(false) => {}
                 // The first failure was logged.

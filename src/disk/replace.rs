@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use super::directory::if_found;
 use super::identity::Identity;
 
 /// Temporary names of ours start so.
@@ -95,16 +96,21 @@ fn replace(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::Result<(
 
 /// Removes `file` from `path`, unless another file is there.
 fn discard(path: &Path, file: &Identity) {
-    let removed = match Identity::of(path) {
-        Ok(found) if found.is_renamed(file) => fs::remove_file(path),
-        Ok(_) => return,
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "cannot remove a temporary file");
-        }
-        Ok(()) | Err(_) => {}
+    if let Err(error) = if_found(remove_if(path, |found| found.is_renamed(file))) {
+        tracing::warn!(%error, path = %path.display(), "cannot remove a temporary file");
+    }
+}
+
+/// Removes `path` if it is still the same file, although its mode or owner may have changed. Says
+/// whether it removed the file.
+pub(crate) fn remove(path: &Path, identity: &Identity) -> io::Result<bool> {
+    remove_if(path, |found| found.is_same_object(identity))
+}
+
+fn remove_if(path: &Path, is_meant: impl FnOnce(&Identity) -> bool) -> io::Result<bool> {
+    match if_found(Identity::of(path))?.filter(is_meant) {
+        Some(_) => fs::remove_file(path).map(|()| true),
+        None => Ok(false),
     }
 }
 
@@ -126,11 +132,10 @@ fn is_unknown(errno: Errno) -> bool {
 /// Second best: a look right before the rename. A file that comes in the microseconds between the two is
 /// replaced.
 fn replace_after_a_look(staged: &Path, place: &Path, seen: Option<&Identity>) -> io::Result<()> {
-    match Identity::of(place) {
-        Ok(found) if seen.is_some_and(|seen| found.is_same_object(seen)) => {}
-        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    match (if_found(Identity::of(place))?, seen) {
+        (Some(found), Some(seen)) if found.is_same_object(seen) => {}
+        (Some(_), _) => return Err(io::ErrorKind::AlreadyExists.into()),
+        (None, _) => {}
     }
     fs::rename(staged, place)
 }
@@ -241,5 +246,21 @@ mod tests {
         fs::rename(&scene.staged, &scene.place).unwrap();
         discard(&scene.place, &ours);
         assert!(!scene.place.is_symlink());
+    }
+
+    /// Whatever came to the path since we looked is another's, also between two steps of ours.
+    #[test]
+    fn removes_a_file_only_while_it_is_the_one_that_was_meant() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("link");
+        symlink("/ours", &path).unwrap();
+        let ours = Identity::of(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!remove(&path, &ours).unwrap(), "nothing is there");
+        symlink("/ours", &path).unwrap();
+        assert!(!remove(&path, &ours).unwrap(), "another link is there");
+        let theirs = Identity::of(&path).unwrap();
+        assert!(remove(&path, &theirs).unwrap());
+        assert!(!path.is_symlink());
     }
 }

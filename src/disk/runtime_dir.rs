@@ -13,9 +13,10 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-use crate::disk::directory;
+use crate::disk::directory::{self, if_found};
 use crate::disk::identity::Identity;
 
+/// The path when neither the command line nor systemd names a directory.
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
 
 /// The longest wait for another instance that is about to end. After a kill the kernel takes a moment to
@@ -108,21 +109,14 @@ impl Place {
 
 /// The path of the runtime directory.
 pub(crate) fn locate(flag: Option<&Path>) -> PathBuf {
-    named(flag).unwrap_or_else(usual)
+    named(flag).unwrap_or_else(|| DEFAULT.into())
 }
 
 /// The path from `--runtime-dir`, else the first path in systemd's `$RUNTIME_DIRECTORY`.
 pub(crate) fn named(flag: Option<&Path>) -> Option<PathBuf> {
-    if let Some(path) = flag {
-        return Some(path.to_owned());
-    }
-    let first = env::var_os("RUNTIME_DIRECTORY").and_then(|all| env::split_paths(&all).next());
-    first.filter(|path| path.is_absolute())
-}
-
-/// The path when neither the command line nor systemd names a directory.
-pub(crate) fn usual() -> PathBuf {
-    PathBuf::from(DEFAULT)
+    let first = || env::split_paths(&env::var_os("RUNTIME_DIRECTORY")?).next();
+    let of_systemd = || first().filter(|path| path.is_absolute());
+    flag.map(Path::to_owned).or_else(of_systemd)
 }
 
 pub(crate) fn control_socket(runtime: &Path) -> PathBuf {
@@ -226,9 +220,7 @@ impl RuntimeDir {
             return;
         }
         let socket = self.place.control_socket();
-        if let Err(error) = fs::remove_file(&socket)
-            && error.kind() != io::ErrorKind::NotFound
-        {
+        if let Err(error) = if_found(fs::remove_file(&socket)) {
             tracing::warn!(%error, path = %socket.display(), "cannot remove the control socket");
         }
     }

@@ -12,15 +12,14 @@ use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::layout::Layout;
-use super::link;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
-use crate::disk::replace::STAGED;
+use crate::disk::replace::{self, STAGED};
 use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::boot;
 
@@ -163,10 +162,28 @@ fn staged_socket(entry: &DirEntry) -> Option<Identity> {
         .flatten()
 }
 
+/// A link of ours that a kill kept from its place, or a dead link that ours has replaced.
 fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
-    let is_ours = |link: &Identity| link.target().is_some_and(|to| layout.is_target(to));
-    let link = Identity::of(&entry.path()).ok()?;
-    (is_staged(&entry.file_name()) && is_ours(&link)).then_some(link)
+    let path = entry.path();
+    let link = Identity::of(&path).ok()?;
+    let target = link.target().filter(|_| is_staged(&entry.file_name()))?;
+    let is_left = layout.is_target(target)
+        || was_renamed(entry) && matches!(probe(&path), ListenerProbe::Dead);
+    is_left.then_some(link)
+}
+
+/// The file got its name by a rename, as each file does that ours replaces: that changes it after its
+/// birth. Where the file system does not know a file's birth, no file was renamed.
+fn was_renamed(entry: &DirEntry) -> bool {
+    let Ok(found) = entry.metadata() else {
+        return false;
+    };
+    let born = found.created().ok();
+    let born = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let (seconds, nanoseconds) = (found.ctime(), found.ctime_nsec());
+    born.is_some_and(|born| {
+        (born.as_secs() as i64, i64::from(born.subsec_nanos())) < (seconds, nanoseconds)
+    })
 }
 
 /// The socket at `path`, if it has no listener.
@@ -196,7 +213,7 @@ fn was_there_before(then: SystemTime, path: &Path) -> bool {
 
 /// Removes the file that was seen at `path`, and no other. Says whether it is gone.
 fn remove(path: &Path, identity: &Identity, what: &'static str) -> bool {
-    match link::remove(path, identity) {
+    match replace::remove(path, identity) {
         Ok(true) => tracing::info!(path = %path.display(), "removed {what}"),
         Ok(false) => {}
         Err(error) => {
@@ -213,6 +230,33 @@ mod tests {
 
     use super::*;
     use crate::disk::layout::LinkAlias;
+
+    /// A kill between the exchange and the removal leaves the link that was replaced, of whatever origin,
+    /// under our temporary name.
+    #[test]
+    fn a_dead_link_that_was_replaced_is_swept_and_other_files_with_such_a_name_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let (registry, kubelet) = (dir.path().join("registry"), dir.path().join("kubelet"));
+        let layout = Layout::new(&registry, &kubelet, &registry);
+        fs::create_dir(&kubelet).unwrap();
+        let socket = dir.path().join("foreign.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let path = |name: &str| kubelet.join(name);
+        let renamed = |target: &Path, name: &str| {
+            symlink(target, path("link")).unwrap();
+            // The clock of a file's times is coarse.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::rename(path("link"), path(name)).unwrap();
+        };
+        renamed(Path::new("/nowhere"), ".nr0123abc");
+        renamed(&socket, ".nr4567def");
+        symlink("/nowhere", path(".nr1111111")).unwrap();
+        fs::write(path(".nr89abcde"), "").unwrap();
+        sweep(&layout, &Ours::default());
+        assert!(!path(".nr0123abc").is_symlink());
+        assert!(path(".nr4567def").is_symlink() && path(".nr1111111").is_symlink());
+        assert!(path(".nr89abcde").exists());
+    }
 
     /// Another instance may come up between the look at its link and the removal.
     #[test]

@@ -27,11 +27,8 @@ pub(super) fn exposed(path: &Path, reach: &Reach) -> Option<Finding> {
         return None;
     }
     let exposure = Exposure::of(path).ok().flatten()?;
-    Some(Finding::warning(
-        PLUGIN_DIRECTORY,
-        &exposure,
-        exposure.mend(),
-    ))
+    let fix = exposure.mend();
+    Some(Finding::warning(PLUGIN_DIRECTORY, exposure, fix))
 }
 
 /// Asks the driver as the daemon would: no other user may be able to replace a driver that discovery

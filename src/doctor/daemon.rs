@@ -42,10 +42,8 @@ fn own_words(status: &Status, difference: &str) -> Vec<Finding> {
     let drivers = status.drivers.iter();
     for driver in drivers.filter(|driver| driver.phase != registered) {
         let found = format!("{}: {}", driver.phase, driver.reason);
-        let fix = format!(
-            "node-storage-driver-registrar inspect {}",
-            driver.csi_socket
-        );
+        let socket = &driver.csi_socket;
+        let fix = format!("node-storage-driver-registrar inspect {socket}");
         findings.push(Finding {
             driver: Some(driver.id.clone()),
             ..Finding::fault("daemon", found, fix)
@@ -62,15 +60,12 @@ fn difference(settings: &Settings, status: &Status) -> Option<String> {
     let sockets = status.drivers.iter().flat_map(|driver| {
         let ours = settings.driver(&driver.id).csi_socket;
         let csi_socket = ("waits for", &driver.csi_socket, ours);
-        let served = driver
-            .registration_socket
-            .as_ref()
-            .zip(driver.name.as_ref());
-        let registration_socket = served.and_then(|(socket, name)| {
-            let ours = layout.socket(&DriverName::parse(name).ok()?);
-            Some(("serves", socket, ours))
-        });
-        iter::once(csi_socket).chain(registration_socket)
+        let registration_socket = || {
+            let socket = driver.registration_socket.as_ref()?;
+            let name = DriverName::parse(driver.name.as_ref()?).ok()?;
+            Some(("serves", socket, layout.socket(&name)))
+        };
+        iter::once(csi_socket).chain(registration_socket())
     });
     let mut paths = iter::once(links).chain(sockets);
     let (does, theirs, ours) =

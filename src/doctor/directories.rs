@@ -18,11 +18,8 @@ pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding>
     let mut findings = Vec::new();
     // The daemon creates a missing registry_dir with its parents.
     let mut parents = settings.registry_dir.ancestors();
-    findings.extend(
-        parents
-            .find_map(|path| look("registry_dir", path, "").ok())
-            .flatten(),
-    );
+    let nearest = parents.find_map(|path| look("registry_dir", path, "").ok());
+    findings.extend(nearest.flatten());
     findings.extend(owner(&settings.registry_dir));
     if settings.discovery.enabled {
         let sockets = settings.plugins_dir.join("*/csi.sock");
@@ -59,23 +56,22 @@ fn look(check: &'static str, path: &Path, then: &str) -> io::Result<Option<Findi
 
 fn writable(check: &'static str, path: &Path) -> Option<Finding> {
     let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
-    let shown = path.display();
-    Some(match errno {
-        Errno::EROFS => {
-            let found = format!("{shown} is on a file system that is mounted read-only");
-            let fix = format!("mount -o remount,rw \"$(findmnt -no TARGET -T {shown})\"");
-            Finding::fault(check, found, fix)
-        }
-        Errno::EACCES => {
-            let owner = directory::owner_and_mode(path);
-            let found = format!("uid {} may not write to {shown} ({owner})", getuid());
-            Finding::fault(check, found, AS_ROOT)
-        }
-        other => {
-            let found = format!("cannot write to {shown}: {}", other.desc());
-            Finding::fault(check, found, "see the kernel's log: dmesg")
-        }
-    })
+    let (shown, owner) = (path.display(), directory::owner_and_mode(path));
+    let (found, fix) = match errno {
+        Errno::EROFS => (
+            format!("{shown} is on a file system that is mounted read-only"),
+            format!("mount -o remount,rw \"$(findmnt -no TARGET -T {shown})\""),
+        ),
+        Errno::EACCES => (
+            format!("uid {} may not write to {shown} ({owner})", getuid()),
+            AS_ROOT.to_owned(),
+        ),
+        other => (
+            format!("cannot write to {shown}: {}", other.desc()),
+            "see the kernel's log: dmesg".to_owned(),
+        ),
+    };
+    Some(Finding::fault(check, found, fix))
 }
 
 /// A user who may write to the directory can replace our socket or link.
@@ -85,11 +81,8 @@ fn owner(path: &Path) -> Option<Finding> {
     let shown = path.display();
     if mode & 0o1002 == 0o0002 {
         let found = format!("every user may write to {shown} (mode {mode:04o})");
-        return Some(Finding::warning(
-            "owner",
-            found,
-            format!("chmod o-w {shown}"),
-        ));
+        let fix = format!("chmod o-w {shown}");
+        return Some(Finding::warning("owner", found, fix));
     }
     (owner != 0 && owner != getuid().as_raw()).then(|| {
         let found = format!("{shown} belongs to uid {owner}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::sandbox::inside;
 use super::{Finding, Inputs};
-use crate::kubelet::root::{KubeletRoot, Running, agreed, is_same, running};
+use crate::kubelet::root::{Host, KubeletRoot, Running, agreed, is_same, running};
 use crate::kubelet::start_sockets::StartSockets;
 use crate::systemd::main_pids_of_kubelets;
 
@@ -31,7 +31,7 @@ impl KubeletFindings {
         let status = inputs.daemon.as_ref().ok();
         KubeletFindings {
             proc: inputs.proc.clone(),
-            found: running(&inputs.proc, main_pids_of_kubelets),
+            found: running(&Host::new(&inputs.proc, main_pids_of_kubelets)),
             notified: status.and_then(|status| status.kubelet.as_ref()?.pid),
             sockets: StartSockets::of(&root),
             root,
@@ -111,7 +111,7 @@ impl KubeletFindings {
     pub(super) fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
         const REG_SOCKET: &str = "kubelet's view of reg.sock";
         const CSI_SOCKET: &str = "kubelet's view of csi.sock";
-        let named = self.ours().and_then(|kubelet| kubelet.root.why.pid());
+        let named = self.ours().map(|kubelet| kubelet.pid);
         let listener = || self.sockets.listener()?.pid;
         let pid = self.notified.or(named).or_else(listener)?;
         let root = self.proc.join(pid.to_string()).join("root");

@@ -20,9 +20,11 @@ pub(crate) use self::finding::{Finding, Level};
 pub(crate) use self::inputs::Inputs;
 use self::kubelets::KubeletFindings;
 
-/// All findings, the faults first.
+/// All findings, the faults first. As JSON it is the output of `doctor`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis {
+    /// No finding is a fault.
+    pub(crate) healthy: bool,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -30,22 +32,20 @@ impl Diagnosis {
     /// Without a configuration there is nothing else to check.
     pub(crate) fn of_bad_configuration(error: String) -> Diagnosis {
         let fix = "correct it, then run: node-storage-driver-registrar check";
-        Diagnosis {
-            findings: vec![Finding::fault("config", error, fix)],
-        }
+        Diagnosis::new(vec![Finding::fault("config", error, fix)])
     }
 
     pub(crate) async fn of(inputs: &Inputs) -> Diagnosis {
-        let mut findings = match daemon::check(inputs) {
+        Diagnosis::new(match daemon::check(inputs) {
             Some(findings) => findings,
             None => check(inputs).await,
-        };
-        findings.sort_by_key(|finding| finding.level);
-        Diagnosis { findings }
+        })
     }
 
-    pub(crate) fn is_healthy(&self) -> bool {
-        !has_fault(&self.findings)
+    fn new(mut findings: Vec<Finding>) -> Diagnosis {
+        findings.sort_by_key(|finding| finding.level);
+        let healthy = !has_fault(&findings);
+        Diagnosis { healthy, findings }
     }
 }
 

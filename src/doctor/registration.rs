@@ -133,10 +133,8 @@ impl Registration<'_> {
     /// A relative target is in the link's directory, which is the socket's directory then.
     fn blind(&self) -> Option<Finding> {
         let name = &self.answer.name;
-        let target = self
-            .layout
-            .socket(name)
-            .with_file_name(self.layout.target(name));
+        let socket = self.layout.socket(name);
+        let target = socket.with_file_name(self.layout.target(name));
         self.kubelets.blind(&target, &self.settings.endpoint)
     }
 }

@@ -34,7 +34,10 @@ pub(crate) enum AnswerError {
     #[error(
         "GetPluginInfo: the driver calls itself \"{said}\", but the configuration pins \"{pinned}\""
     )]
-    OtherName { said: DriverName, pinned: String },
+    OtherName {
+        said: DriverName,
+        pinned: DriverName,
+    },
     #[error("NodeGetInfo: the node id is empty")]
     NoNodeId,
     #[error("NodeGetInfo: the node id has {0} bytes, more than {LONGEST_NODE_ID}")]
@@ -59,14 +62,14 @@ pub(crate) enum AnswerChange {
 /// The name that the driver reports, if it is valid and allowed.
 pub(crate) fn name(
     info: &GetPluginInfoResponse,
-    pinned: Option<&str>,
+    pinned: Option<&DriverName>,
 ) -> Result<DriverName, AnswerError> {
     let said = DriverName::parse(&info.name)?;
-    match pinned.filter(|pinned| *pinned != said.as_str()) {
+    match pinned.filter(|pinned| **pinned != said) {
         None => Ok(said),
         Some(pinned) => Err(AnswerError::OtherName {
             said,
-            pinned: pinned.to_owned(),
+            pinned: pinned.clone(),
         }),
     }
 }
@@ -84,7 +87,7 @@ impl Answer {
     pub(crate) fn check(
         info: GetPluginInfoResponse,
         node: NodeGetInfoResponse,
-        pinned: Option<&str>,
+        pinned: Option<&DriverName>,
     ) -> Result<Answer, AnswerError> {
         let name = name(&info, pinned)?;
         check_node_id(&node.node_id)?;
@@ -159,12 +162,13 @@ mod tests {
 
     #[test]
     fn refuses_answers_that_a_kubelet_would_give_up_on() {
-        let check = |name: &str, node_id: &str, pinned| {
+        let check = |name: &str, node_id: &str, pinned: Option<&str>| {
             let info = GetPluginInfoResponse {
                 name: name.to_owned(),
                 ..Default::default()
             };
-            Answer::check(info, node(node_id, &[]), pinned)
+            let pinned = pinned.map(|name| DriverName::parse(name).unwrap());
+            Answer::check(info, node(node_id, &[]), pinned.as_ref())
         };
         assert!(matches!(
             check("../x", "n", None),

@@ -18,9 +18,6 @@ use tonic::codegen::Service;
 
 use crate::os::text::printable;
 
-/// The `:authority` that a client sends; a Unix socket has no better name.
-const ORIGIN: &str = "http://localhost";
-
 /// Large enough for each answer to our calls, and small enough that a hostile server cannot fill
 /// the memory.
 const WINDOW: u32 = 65_535;
@@ -29,9 +26,9 @@ const WINDOW: u32 = 65_535;
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
     #[error("cannot connect: {0}")]
-    Connect(#[source] io::Error),
+    Connect(#[from] io::Error),
     #[error("the peer does not speak HTTP/2: {0}")]
-    Handshake(#[source] hyper::Error),
+    Handshake(#[from] hyper::Error),
 }
 
 /// The sending half; a generated client gets a clone of it.
@@ -57,10 +54,7 @@ fn words(error: &hyper::Error) -> String {
 
 /// Connects to the socket at `path`. The caller sets the deadline.
 pub(crate) async fn connect(path: &Path) -> Result<(Channel, Ended), ConnectError> {
-    let stream = UnixStream::connect(path)
-        .await
-        .map_err(ConnectError::Connect)?;
-    over(stream).await
+    over(UnixStream::connect(path).await?).await
 }
 
 /// The same over a connected stream. The caller sets the deadline.
@@ -69,15 +63,15 @@ pub(crate) async fn over(stream: UnixStream) -> Result<(Channel, Ended), Connect
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .handshake(TokioIo::new(stream))
-        .await
-        .map_err(ConnectError::Handshake)?;
+        .await?;
     let ended = Box::pin(async move { connection.await.map_err(Broken) });
     Ok((Channel { requests }, ended))
 }
 
-/// The origin to give a generated client next to a [`Channel`].
+/// The origin to give a generated client next to a [`Channel`], for the `:authority` that it sends.
+/// A Unix socket has no better name.
 pub(crate) fn origin() -> Uri {
-    Uri::from_static(ORIGIN)
+    Uri::from_static("http://localhost")
 }
 
 impl Service<Request<Body>> for Channel {

@@ -3,13 +3,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// The pause after a failure to accept. EMFILE and similar errors pass by themselves; without a
 /// pause the loop would spin.
@@ -35,15 +33,9 @@ struct Idle {
     task: AbortHandle,
 }
 
-/// A service reports here that its connection is in use.
+/// A service reports here that its connection is in use: it sends `true` with each request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Activity(Arc<Usage>);
-
-#[derive(Debug, Default)]
-struct Usage {
-    requested: Notify,
-    in_use: AtomicBool,
-}
+pub(crate) struct Activity(watch::Sender<bool>);
 
 impl Connections {
     /// When `limit` connections are open, the oldest connection without a request makes room as
@@ -69,7 +61,9 @@ impl Connections {
             let is_full = self.tasks.len() >= self.limit;
             let eviction = if is_full { self.next_eviction() } else { None };
             tokio::select! {
-                () = until(eviction), if is_full => self.evict_oldest_idle(),
+                () = sleep_until(eviction.unwrap_or_else(Instant::now)), if eviction.is_some() => {
+                    self.evict_oldest_idle();
+                }
                 accepted = accept(), if !is_full => match accepted {
                     Ok(stream) => {
                         self.failing = false;
@@ -143,31 +137,21 @@ impl Connections {
 
 impl Activity {
     pub(crate) fn touch(&self) {
-        self.0.in_use.store(true, Ordering::Relaxed);
-        self.0.requested.notify_one();
+        self.0.send_replace(true);
     }
 
     fn is_in_use(&self) -> bool {
-        self.0.in_use.load(Ordering::Relaxed)
+        *self.0.borrow()
     }
 
     /// Resolves when the first request does not come within `first`, or the next within `idle`.
     pub(super) async fn stopped(&self, first: Duration, idle: Duration) {
-        let mut patience = first;
-        loop {
-            let deadline = Instant::now() + patience;
-            tokio::select! {
-                () = self.0.requested.notified() => patience = idle,
-                () = sleep_until(deadline) => return,
-            }
+        let mut requests = self.0.subscribe();
+        let mut patience = if self.is_in_use() { idle } else { first };
+        // Each request starts the time again.
+        while timeout(patience, requests.changed()).await.is_ok() {
+            patience = idle;
         }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

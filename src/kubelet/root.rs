@@ -9,13 +9,13 @@
 mod claim;
 mod host;
 
+pub(crate) use self::host::Host;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use self::claim::Claim;
-use self::host::Host;
 use super::start_sockets::StartSockets;
 use crate::disk::directory;
 
@@ -80,22 +80,6 @@ pub(crate) enum RootSource {
 }
 
 impl RootSource {
-    /// The process with this root.
-    pub(crate) fn pid(&self) -> Option<u32> {
-        match self {
-            RootSource::Called { pid }
-            | RootSource::Flag { pid, .. }
-            | RootSource::ConfigFile { pid, .. }
-            | RootSource::Listens { pid }
-            | RootSource::Kubelet { pid }
-            | RootSource::Wrapper { pid, .. } => Some(*pid),
-            RootSource::Disputed(_)
-            | RootSource::Before
-            | RootSource::Marked(_)
-            | RootSource::Default => None,
-        }
-    }
-
     /// Sources of different tiers do not disagree: a statement is not compared with an assumption,
     /// nor the default of a kubelet with the default of a program that contains one.
     fn tier(&self) -> u32 {
@@ -110,6 +94,7 @@ impl RootSource {
 /// A process that calls itself a kubelet, and the root directory that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Running {
+    pub(crate) pid: u32,
     pub(crate) root: KubeletRoot,
     /// The process runs on the node itself, or is the main process of a kubelet's unit. Any other
     /// process is in a container.
@@ -118,43 +103,32 @@ pub(crate) struct Running {
 
 /// The root directory of this node's kubelet. `called` is the root of the kubelet that last
 /// reported a registration, and `known` is the root that was chosen last. While no kubelet runs,
-/// that root stays: a guess is no better reason to move every driver. `units` asks systemd for the
-/// main processes of kubelets' units.
+/// that root stays: a guess is no better reason to move every driver.
 pub(crate) fn find(
+    host: &Host,
     called: Option<KubeletRoot>,
     known: Option<KubeletRoot>,
-    units: fn() -> Vec<u32>,
-) -> KubeletRoot {
-    find_in(Path::new("/proc"), Path::new("/"), called, known, units)
-}
-
-/// The same with another `/proc`, and well-known paths below `system`.
-fn find_in(
-    proc: &Path,
-    system: &Path,
-    called: Option<KubeletRoot>,
-    known: Option<KubeletRoot>,
-    units: fn() -> Vec<u32>,
 ) -> KubeletRoot {
     let known = match called {
         Some(root) if matches!(root.why, RootSource::Called { .. }) => return root,
         called => known.or(called),
     };
-    let host = Host::new(proc, units);
-    let mut found: Vec<KubeletRoot> = running_on(&host)
+    let believed = running(host)
         .into_iter()
-        .filter(|running| running.is_believed)
-        .map(|running| running.root)
-        .collect();
-    found.extend(listening(system, known.as_ref(), &host));
-    match agreed(found) {
-        Ok(Some(root)) => root,
-        Ok(None) => known.unwrap_or_else(|| marked(system)),
-        Err(between) => KubeletRoot {
-            path: known.unwrap_or_else(|| marked(system)).path,
-            why: RootSource::Disputed(between),
-        },
+        .filter(|running| running.is_believed);
+    let mut found: Vec<KubeletRoot> = believed.map(|running| running.root).collect();
+    // Well-known paths are below the directory of /proc, which is / except in tests.
+    let system = directory::of(host.proc);
+    found.extend(listening(system, known.as_ref(), host));
+    let agreed = agreed(found);
+    if let Ok(Some(root)) = agreed {
+        return root;
     }
+    let mut root = known.unwrap_or_else(|| marked(system));
+    if let Err(between) = agreed {
+        root.why = RootSource::Disputed(between);
+    }
+    root
 }
 
 /// The root with the strongest source, if all sources of its tier name the same directory.
@@ -185,32 +159,18 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
 
 /// The processes that call themselves kubelets: trusted processes first, and each group by the
 /// strength of its source.
-pub(crate) fn running(proc: &Path, units: fn() -> Vec<u32>) -> Vec<Running> {
-    running_on(&Host::new(proc, units))
-}
-
-fn running_on(host: &Host) -> Vec<Running> {
-    let proc = host.proc;
-    let entries = match fs::read_dir(proc) {
-        Ok(entries) => entries,
-        Err(error) => {
-            tracing::warn!(%error, directory = %proc.display(), "cannot look for a running kubelet");
-            return Vec::new();
-        }
-    };
-    let mut found: Vec<Running> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Claim::of(proc, pid))
-        .map(|claim| {
-            let is_believed = host.believes(claim.pid);
-            let root = claim.root(is_believed);
-            Running { root, is_believed }
-        })
-        .collect();
-    found.sort_by(|a, b| {
-        let believed_first = b.is_believed.cmp(&a.is_believed);
-        believed_first.then_with(|| a.root.why.cmp(&b.root.why))
+pub(crate) fn running(host: &Host) -> Vec<Running> {
+    let entries = fs::read_dir(host.proc).inspect_err(|error| {
+        tracing::warn!(%error, directory = %host.proc.display(), "cannot look for a running kubelet");
     });
+    let mut found: Vec<Running> = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Running::of(host, pid))
+        .collect();
+    found.sort_by(|a, b| a.root.why.cmp(&b.root.why));
+    found.sort_by_key(|running| !running.is_believed);
     found
 }
 
@@ -220,15 +180,13 @@ fn running_on(host: &Host) -> Vec<Running> {
 fn listening(system: &Path, known: Option<&KubeletRoot>, host: &Host) -> Vec<KubeletRoot> {
     let well_known = WELL_KNOWN.map(|path| (PathBuf::from(path), below(system, path)));
     let known = known.map(|root| (root.path.clone(), root.path.clone()));
-    let found = well_known
-        .into_iter()
-        .chain(known)
-        .filter_map(|(path, place)| {
-            let listener = StartSockets::of(&place).listener()?;
-            let pid = listener.pid.filter(|pid| host.believes(*pid))?;
-            let why = RootSource::Listens { pid };
-            listener.is_trusted().then_some(KubeletRoot { path, why })
-        });
+    let found = well_known.into_iter().chain(known);
+    let found = found.filter_map(|(path, place)| {
+        let listener = StartSockets::of(&place).listener()?;
+        let pid = listener.pid.filter(|pid| host.believes(*pid))?;
+        let why = RootSource::Listens { pid };
+        listener.is_trusted().then_some(KubeletRoot { path, why })
+    });
     found.collect()
 }
 

@@ -1,12 +1,8 @@
 //! The columns of a terminal that a text takes: two for a wide character, such as a Chinese one, none
 //! for a combining one, and none for the escape sequences of colours.
 
-use textwrap::core::{Word, display_width};
-
-/// The columns that `text` takes.
-pub(crate) fn columns(text: &str) -> usize {
-    display_width(text)
-}
+use textwrap::core::Word;
+pub(crate) use textwrap::core::display_width as columns;
 
 /// `text` with blanks after it, so that it takes at least `width` columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {

@@ -12,14 +12,10 @@ pub(crate) fn flags<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
     let mut values = Vec::new();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
-        let Some((given, value)) = split(argument) else {
-            continue;
-        };
-        if given == name {
-            match value {
-                Some(value) => values.push(value),
-                None => values.extend(arguments.next().map(String::as_str)),
-            }
+        match split(argument).filter(|(given, _)| *given == name) {
+            Some((_, Some(value))) => values.push(value),
+            Some((_, None)) => values.extend(arguments.next().map(String::as_str)),
+            None => {}
         }
     }
     values
@@ -27,9 +23,8 @@ pub(crate) fn flags<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
 
 /// The name of a flag, and its value if that comes after `=`. None for an argument that is no flag.
 pub(crate) fn split(argument: &str) -> Option<(&str, Option<&str>)> {
-    let flag = argument
-        .strip_prefix("--")
-        .or_else(|| argument.strip_prefix('-'))?;
+    let flag = argument.strip_prefix('-')?;
+    let flag = flag.strip_prefix('-').unwrap_or(flag);
     if flag.is_empty() || flag.starts_with(['-', '=']) {
         return None;
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::state_file::Origin;
 use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
-use crate::csi::discover::{Discoverable, csi_socket, exists, plugins};
+use crate::config::csi_socket;
+use crate::csi::discover::{Discoverable, exists, plugins};
 use crate::os::task::Task;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a

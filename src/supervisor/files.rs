@@ -271,7 +271,6 @@ pub(super) fn are_links_sockets(kubelets: &KnownKubelets, layout: &Layout) -> bo
 pub(super) fn socket_place<'a>(layout: &'a Layout, name: &DriverName) -> SocketPlace<'a> {
     SocketPlace {
         path: layout.socket(name),
-        directory: layout.registry_dir(),
         stage: layout.socket_stage(),
         borrowed: layout.one_directory(),
     }

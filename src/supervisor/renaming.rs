@@ -127,7 +127,7 @@ impl Supervisor {
 
     fn id_of_name(&self, name: &DriverName) -> Option<String> {
         let mut tables = self.settings.drivers.iter();
-        let (id, _) = tables.find(|(_, driver)| driver.name.as_deref() == Some(name.as_str()))?;
+        let (id, _) = tables.find(|(_, driver)| driver.name.as_ref() == Some(name))?;
         Some(id.clone())
     }
 }

@@ -4,7 +4,6 @@
 //! blocks would delay our answers to the kubelet.
 
 use std::env;
-use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -125,14 +124,10 @@ fn deliver(states: &[NotifyState<'_>]) -> io::Result<()> {
     let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
-    let sent = socket.send_to_addr(lines.as_bytes(), &address(&name)?);
-    sent.map(drop)
-}
-
-/// The address in `NOTIFY_SOCKET`: a path, or a name in the abstract namespace after an `@`.
-fn address(name: &OsStr) -> io::Result<SocketAddr> {
-    match name.as_bytes().strip_prefix(b"@") {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(name),
-    }
+    // A path, or a name in the abstract namespace after an `@`.
+    let address = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(name)?,
+    };
+    socket.send_to_addr(lines.as_bytes(), &address).map(drop)
 }

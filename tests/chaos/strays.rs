@@ -35,13 +35,13 @@ impl Scene {
             }
             // A mount may have hidden the file, and no process listens on it.
             if let Err(error) = UnixStream::connect(self.node.reg_socket(&name)) {
-                faults.push(format!("nobody serves {name}: {error}"));
+                faults.push(format!("no process serves {name}: {error}"));
             }
             ours.extend(links);
             ours.insert(self.node.reg_socket(&name));
         }
         if let Err(error) = UnixStream::connect(self.in_runtime_dir(HTTP_SOCKET)) {
-            faults.push(format!("nobody serves http: {error}"));
+            faults.push(format!("no process serves http: {error}"));
         }
         for file in [CONTROL_SOCKET, HTTP_SOCKET, "lock", STATE_FILE] {
             ours.insert(self.in_runtime_dir(file));

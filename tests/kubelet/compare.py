@@ -16,9 +16,9 @@ COUNTS = "<!-- counts: written by tests/matrix with UPDATE_DOCS=1 -->\n"
 # Rows of that table that the real kubelet does not have: what only a fault in the test kubelet or a setting of
 # the driver's server brings about, and what has another row here.
 NOT_HERE = {
-    "our stop (on_stop = keep) and start",
+    "registrar stops (on_stop = keep) and starts",
     "driver's server closes idle connections",
-    "driver's server closes idle connections, then a kubelet comes",
+    "driver's server closes idle connections, then a kubelet starts",
     "first registration, Notify lost",
     "first registration, NodeGetInfo fails for 8 s",
 }

@@ -14,7 +14,7 @@ def what_the_kubelet_does_not_watch_is_put_back_unnoticed(scene):
     with scene.row("reg.sock deleted", driver):
         socket.unlink()
         eventually("it is back", socket.is_socket)
-    with scene.row("our registry_dir deleted and made anew", driver):
+    with scene.row("registry_dir deleted and recreated", driver):
         scene.run("sh", "-c", f"until rm -rf {REGISTRY}; do :; done; mkdir -p {REGISTRY}")
         eventually("the socket is back", socket.is_socket)
 
@@ -24,7 +24,7 @@ def a_link_that_is_deleted_is_put_back_and_the_driver_registered_again(scene):
     driver = settled(scene)
     with scene.row("link deleted", driver, 1, 1, 4):
         scene.link().unlink()
-    with scene.row("link replaced while we are down", driver, 1, 1, 4):
+    with scene.row("link replaced while the registrar is down", driver, 1, 1, 4):
         scene.systemctl("kill", "--signal=STOP", UNIT)
         target = scene.link().readlink()
         scene.link().unlink()
@@ -41,7 +41,7 @@ def a_link_that_is_deleted_is_put_back_and_the_driver_registered_again(scene):
 @check
 def a_plugins_registry_that_is_deleted_needs_a_restart_of_the_kubelet_and_the_status_says_so(scene):
     driver = settled(scene)
-    with scene.row("plugins_registry deleted and made anew, then kubelet restarts", driver, 1, 1, 4):
+    with scene.row("plugins_registry deleted and recreated, then kubelet restarts", driver, 1, 1, 4):
         # Awake, the registrar would put the link back before the directory is gone.
         scene.systemctl("kill", "--signal=STOP", UNIT)
         scene.run("rm", "-r", PLUGINS_REGISTRY)

@@ -74,7 +74,7 @@ def a_registered_driver_whose_topology_value_changes_stays_registered_and_says_w
 def a_registration_whose_end_we_were_killed_before_is_heard_of_in_our_next_life(scene):
     scene.begin()
     driver = served(scene)
-    with scene.row("first registration, our kill -9 and start before Notify", driver, 1, 0, 2):
+    with scene.row("first registration, kill -9 and start of the registrar before Notify", driver, 1, 0, 2):
         ask(scene, driver)
         # Held, the kubelet does not notice that the connection is gone, until there is somebody to connect to.
         scene.cluster.hold_kubelet()
@@ -87,7 +87,7 @@ def a_registration_whose_end_we_were_killed_before_is_heard_of_in_our_next_life(
 def a_registration_whose_end_nobody_heard_is_made_again(scene):
     scene.begin()
     driver = served(scene)
-    with scene.row("first registration, our kill -9 before Notify, start after it", driver, 2, 1, 6):
+    with scene.row("first registration, kill -9 of the registrar before Notify, start after it", driver, 2, 1, 6):
         ask(scene, driver)
         scene.systemctl("kill", "--signal=KILL", UNIT)
         # Before systemd starts it again.

@@ -20,7 +20,7 @@ def our_restart_crash_upgrade_and_reload_are_not_noticed(scene):
     driver = settled(scene)
     with scene.row("our restart", driver):
         scene.systemctl("restart", UNIT)
-    with scene.row("our kill -9 and start", driver):
+    with scene.row("kill -9 and start of the registrar", driver):
         scene.kill()
     with scene.row("upgrade to another binary", driver):
         old = scene.run("readlink", f"/proc/{scene.pid()}/exe").stdout
@@ -47,7 +47,7 @@ def restarts_of_the_driver_are_not_noticed(scene):
         scene.wait_status("the driver is back", lambda status: not is_silent(status))
     with scene.row("driver's kill -9 and start", driver):
         driver.restart()
-    with scene.row("driver's volume limit changes while it runs, our kill -9 and start", driver):
+    with scene.row("driver's volume limit changes while it runs, kill -9 and start of the registrar", driver):
         entry = driver.entry
         driver.be(limit=5, topology=driver.topology)
         driver.entry = entry

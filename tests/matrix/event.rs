@@ -69,33 +69,35 @@ impl Event {
 
     pub(super) fn words(self) -> &'static str {
         match self {
-            Event::OurStopAndStart => "our stop (on_stop = keep) and start",
-            Event::OurKill => "our kill -9 and start",
+            Event::OurStopAndStart => "registrar stops (on_stop = keep) and starts",
+            Event::OurKill => "kill -9 and start of the registrar",
             Event::DriverRestart => "driver restarts, same as before",
             Event::ServerEndsConnections => "driver's server closes idle connections",
             Event::LimitChanges => {
-                "driver's volume limit changes while it runs, our kill -9 and start"
+                "driver's volume limit changes while it runs, kill -9 and start of the registrar"
             }
             Event::IdRenamed => "driver's id renamed in the configuration, reload",
             Event::RegSockDeleted => "reg.sock deleted",
-            Event::RegistryReplaced => "our registry_dir deleted and made anew",
+            Event::RegistryReplaced => "registry_dir deleted and recreated",
             Event::KubeletRestart => "kubelet restarts",
             Event::KubeletRestartWithoutDriver => "kubelet restarts while the driver is down",
             Event::ServerEndsConnectionsWithoutKubelet => {
-                "driver's server closes idle connections, then a kubelet comes"
+                "driver's server closes idle connections, then a kubelet starts"
             }
             Event::LinkDeleted => "link deleted",
             Event::LinkRemovedWithoutDriver => "link removed while the driver is down",
-            Event::LinkReplacedWithoutUs => "link replaced while we are down",
+            Event::LinkReplacedWithoutUs => "link replaced while the registrar is down",
             Event::OtherNodeId => "driver restarts with another node id",
             Event::DriverMoves => "driver comes back in another directory",
             Event::NotifyLost => "first registration, Notify lost",
-            Event::KilledDuringTheCall => "first registration, our kill -9 and start before Notify",
+            Event::KilledDuringTheCall => {
+                "first registration, kill -9 and start of the registrar before Notify"
+            }
             Event::AwayDuringNotify => {
-                "first registration, our kill -9 before Notify, start after it"
+                "first registration, kill -9 of the registrar before Notify, start after it"
             }
             Event::KubeletDirectoryReplaced => {
-                "plugins_registry deleted and made anew, then kubelet restarts"
+                "plugins_registry deleted and recreated, then kubelet restarts"
             }
             Event::NodeGetInfoFails => "first registration, NodeGetInfo fails for 8 s",
         }

@@ -1,11 +1,11 @@
 //! What a client command says to the daemon, and why it gets no answer.
 
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::time::timeout;
 use tonic::{Code, Response};
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LARGEST_STATUS: usize = 16 * 1024 * 1024;
 
 /// Why a client got no answer.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     #[error(
         "node-storage-driver-registrar is not running (nobody listens on {}): systemctl start node-storage-driver-registrar, or name its --runtime-dir",
@@ -146,32 +146,23 @@ impl Statuses {
         match self.0.message().await {
             Ok(Some(status)) => Ok(status),
             // A daemon that stops may end the stream in order or just close the connection.
-            Ok(None) => Err(ClientError::Stopped),
-            Err(status) if std::error::Error::source(&status).is_some() => {
-                Err(ClientError::Stopped)
-            }
-            Err(status) => Err(refused(status)),
+            Err(status) if status.source().is_none() => Err(refused(status)),
+            Ok(None) | Err(_) => Err(ClientError::Stopped),
         }
     }
 }
 
 fn no_daemon(path: &Path, source: ConnectError) -> ClientError {
-    match &source {
-        ConnectError::Connect(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-            ) =>
-        {
-            ClientError::NoDaemon(path.to_owned())
-        }
-        ConnectError::Connect(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            ClientError::Forbidden(path.to_owned())
-        }
-        _ => ClientError::Connect {
-            path: path.to_owned(),
-            source,
-        },
+    use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    let path = path.to_owned();
+    let kind = match &source {
+        ConnectError::Connect(error) => Some(error.kind()),
+        ConnectError::Handshake(_) => None,
+    };
+    match kind {
+        Some(NotFound | ConnectionRefused) => ClientError::NoDaemon(path),
+        Some(PermissionDenied) => ClientError::Forbidden(path),
+        Some(_) | None => ClientError::Connect { path, source },
     }
 }
 

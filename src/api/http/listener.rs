@@ -1,15 +1,14 @@
 //! The listener of HTTP: a TCP address or a Unix socket.
 
-use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use rustix::fs::{Mode, OFlags, open};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -18,9 +17,9 @@ use super::caller::Caller;
 use crate::config::Listen;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
-use crate::disk::link::remove;
 use crate::disk::obstacle::Obstacle;
 use crate::disk::reg_socket::SocketPlace;
+use crate::disk::replace::remove;
 
 /// Every user of the node may read the pages: they change nothing and contain no secret, and Prometheus
 /// and its exporters do not run as root. A directory with a narrower mode keeps other users out.
@@ -30,7 +29,7 @@ const SANDBOX: &str = "; the sandbox of the unit allows no TCP: add the drop-in 
 
 /// A listening socket. Removes the file of a Unix socket when it is dropped.
 pub(super) enum Listener {
-    Tcp(TcpListener, SocketAddr),
+    Tcp(TcpListener),
     Unix {
         listener: UnixListener,
         path: PathBuf,
@@ -60,20 +59,18 @@ pub(super) enum ListenError {
 impl Listener {
     pub(super) async fn open(listen: &Listen) -> Result<Listener, ListenError> {
         match listen {
-            Listen::Tcp(address) => match bind(*address).await {
-                Ok(listener) => Ok(Listener::Tcp(listener, *address)),
-                Err(source) => Err(refused(*address, source)),
-            },
+            Listen::Tcp(address) => {
+                let bound = bind(*address).await.map(Listener::Tcp);
+                bound.map_err(|source| refused(*address, source))
+            }
             Listen::Unix(path) => Listener::at(path),
         }
     }
 
     fn at(path: &Path) -> Result<Listener, ListenError> {
-        let directory = directory::of(path);
         let place = SocketPlace {
             path: path.to_owned(),
-            directory,
-            stage: directory,
+            stage: directory::of(path),
             // A missing directory is a mistake in the configuration.
             borrowed: true,
         };
@@ -100,14 +97,14 @@ impl Listener {
     /// Clients find the listener: the file of a Unix socket may have been deleted.
     pub(super) fn is_in_place(&self) -> bool {
         match self {
-            Listener::Tcp(..) => true,
+            Listener::Tcp(_) => true,
             Listener::Unix { path, identity, .. } => identity.is_at(path),
         }
     }
 
     pub(super) async fn accept(&self) -> io::Result<(Box<dyn Stream>, Caller)> {
         Ok(match self {
-            Listener::Tcp(listener, _) => with_caller(listener.accept().await?.0),
+            Listener::Tcp(listener) => with_caller(listener.accept().await?.0),
             Listener::Unix { listener, .. } => with_caller(listener.accept().await?.0),
         })
     }
@@ -134,11 +131,8 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Sets the mode of the very socket that was bound. At its path there may be another file by now, such
 /// as a link from a user that may write to the directory.
 fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
-    let flags = (OFlag::O_PATH | OFlag::O_NOFOLLOW).bits();
-    let socket = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = File::from(open(path, flags, Mode::empty())?);
     let identity = || Ok(Identity::from_parts(&socket.metadata()?, None));
     if !identity()?.is_same_inode(bound) {
         return Err(io::Error::other("another file has taken its place"));
@@ -166,15 +160,6 @@ impl Drop for Listener {
             && let Err(error) = remove(path, identity)
         {
             tracing::warn!(%error, path = %path.display(), "cannot remove the http socket");
-        }
-    }
-}
-
-impl fmt::Display for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listener::Tcp(_, address) => write!(f, "{address}"),
-            Listener::Unix { path, .. } => write!(f, "unix:{}", path.display()),
         }
     }
 }

@@ -6,6 +6,8 @@ mod landing;
 mod listener;
 mod page;
 
+use std::convert::Infallible;
+
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 
@@ -33,7 +35,9 @@ pub(crate) fn serve(
         commands,
         trouble: None,
     };
-    Task::spawn(server.run())
+    Task::spawn(async {
+        let Err(RecvError { .. }) = server.run().await;
+    })
 }
 
 struct Server {
@@ -46,33 +50,29 @@ struct Server {
 }
 
 impl Server {
-    async fn run(mut self) {
+    /// Ends with the supervisor, which holds the other ends of the channels.
+    async fn run(mut self) -> Result<Infallible, RecvError> {
         loop {
             let listen = self.wanted.borrow_and_update().clone();
             let Some(listen) = listen else {
                 self.report(None);
-                if self.wanted.changed().await.is_err() {
-                    return;
-                }
+                self.wanted.changed().await?;
                 continue;
             };
-            let ended = match Listener::open(&listen).await {
+            match Listener::open(&listen).await {
                 Ok(listener) => {
-                    tracing::info!(listen = %listener, "http is served on {listener}");
+                    tracing::info!(%listen, "http is served on {listen}");
                     self.report(None);
                     let pages = self.pages.clone();
                     tokio::select! {
                         never = connection::serve(&listener, &pages) => match never {},
-                        moved = self.moved(&listen, &listener) => moved,
+                        moved = self.moved(&listen, &listener) => moved?,
                     }
                 }
                 Err(error) => {
                     self.report(Some(error.to_string()));
-                    self.wait().await
+                    self.wait().await?;
                 }
-            };
-            if ended.is_err() {
-                return;
             }
         }
     }

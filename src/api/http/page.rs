@@ -1,7 +1,7 @@
 //! What each path answers.
 
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode};
@@ -28,11 +28,8 @@ impl Pages {
     }
 
     pub(super) fn answer(&self, method: &Method, path: &str) -> Response<String> {
-        let mut response = self.page(method, path);
-        let headers = response.headers_mut();
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        response
+        let response = with(self.page(method, path), CACHE_CONTROL, "no-store");
+        with(response, X_CONTENT_TYPE_OPTIONS, "nosniff")
     }
 
     fn page(&self, method: &Method, path: &str) -> Response<String> {
@@ -42,10 +39,8 @@ impl Pages {
         }
         if method != Method::GET && method != Method::HEAD {
             let words = "only GET and HEAD are answered\n".to_owned();
-            let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, words);
-            let allowed = HeaderValue::from_static("GET, HEAD");
-            response.headers_mut().insert(ALLOW, allowed);
-            return response;
+            let refusal = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, words);
+            return with(refusal, ALLOW, "GET, HEAD");
         }
         let now = match self.snapshots.clone().now() {
             Ok(now) => now.status(),
@@ -60,12 +55,9 @@ impl Pages {
             "/metrics" => render(metrics::CONTENT_TYPE, self.metrics.exposition(&now)),
             _ => {
                 let html = landing::page(&now);
-                let mut response = reply(StatusCode::OK, "text/html; charset=utf-8", html);
+                let page = reply(StatusCode::OK, "text/html; charset=utf-8", html);
                 let policy = "default-src 'none'; style-src 'unsafe-inline'";
-                response
-                    .headers_mut()
-                    .insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-                response
+                with(page, CONTENT_SECURITY_POLICY, policy)
             }
         }
     }
@@ -102,11 +94,8 @@ fn render<E: std::fmt::Display>(kind: &'static str, body: Result<String, E>) -> 
         Ok(body) => reply(StatusCode::OK, kind, body),
         Err(error) => {
             tracing::warn!(%error, "cannot put the status into words");
-            reply(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                TEXT,
-                format!("{error}\n"),
-            )
+            let words = format!("{error}\n");
+            reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, words)
         }
     }
 }
@@ -114,10 +103,13 @@ fn render<E: std::fmt::Display>(kind: &'static str, body: Result<String, E>) -> 
 fn reply(code: StatusCode, kind: &'static str, body: String) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+    with(response, CONTENT_TYPE, kind)
+}
+
+fn with(mut page: Response<String>, name: HeaderName, value: &'static str) -> Response<String> {
+    let value = HeaderValue::from_static(value);
+    page.headers_mut().insert(name, value);
+    page
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use std::time::UNIX_EPOCH;
 
-use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder, Error, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+    Error, Registry, register_gauge_with_registry, register_int_counter_vec_with_registry,
+    register_int_gauge_vec_with_registry,
 };
 
 use crate::driver::phase::Phase;
@@ -42,9 +42,9 @@ const COUNTS: [Count; 4] = [
 ];
 
 /// A number of a driver that may not be known: its name, its help, and where it is in the status.
-type Limit = (&'static str, &'static str, fn(&Driver) -> Option<i64>);
+type Gauge = (&'static str, &'static str, fn(&Driver) -> Option<i64>);
 
-const LIMITS: [Limit; 2] = [
+const GAUGES: [Gauge; 3] = [
     (
         "nsdr_driver_volume_limit",
         "The volume limit that the driver reports; 0 for none",
@@ -55,80 +55,55 @@ const LIMITS: [Limit; 2] = [
         "The volume limit that the driver was registered with; 0 for none",
         |driver| driver.registered_volume_limit,
     ),
-];
-
-/// The families that follow from a status.
-pub(super) fn of_status(status: &Status) -> Result<Vec<MetricFamily>, Error> {
-    let registry = Registry::new();
-    for (name, help, count) in COUNTS {
-        let counter = IntCounterVec::new(Opts::new(name, help), &["driver"])?;
-        for driver in &status.drivers {
-            counter
-                .with_label_values(&[&driver.id])
-                .inc_by(count(driver));
-        }
-        registry.register(Box::new(counter))?;
-    }
-    for (name, help, limit) in LIMITS {
-        let known = gauge(name, help, &["driver"])?;
-        for driver in &status.drivers {
-            if let Some(limit) = limit(driver) {
-                known.with_label_values(&[&driver.id]).set(limit);
-            }
-        }
-        registry.register(Box::new(known))?;
-    }
-    let up = gauge(
+    (
         "nsdr_driver_up",
         "Whether the driver answers on its socket",
-        &["driver"],
-    )?;
-    let phase = gauge(
+        |driver| Some(driver.answering.into()),
+    ),
+];
+
+/// The metrics that follow from a status.
+pub(super) fn of_status(status: &Status) -> Result<Registry, Error> {
+    let registry = Registry::new();
+    for (name, help, count) in COUNTS {
+        let counter = register_int_counter_vec_with_registry!(name, help, &["driver"], registry)?;
+        for driver in &status.drivers {
+            let counter = counter.with_label_values(&[&driver.id]);
+            counter.inc_by(count(driver));
+        }
+    }
+    for (name, help, value) in GAUGES {
+        let gauge = register_int_gauge_vec_with_registry!(name, help, &["driver"], registry)?;
+        for driver in &status.drivers {
+            if let Some(value) = value(driver) {
+                gauge.with_label_values(&[&driver.id]).set(value);
+            }
+        }
+    }
+    let phase = register_int_gauge_vec_with_registry!(
         "nsdr_driver_phase",
         "The phase of the driver: 1 for the one that it is in, 0 for the others",
         &["driver", "phase"],
+        registry
     )?;
     for driver in &status.drivers {
-        up.with_label_values(&[&driver.id])
-            .set(driver.answering.into());
-        for one in Phase::ALL {
-            let is = driver.phase == one.as_str();
-            phase
-                .with_label_values(&[driver.id.as_str(), one.as_str()])
-                .set(is.into());
+        for name in Phase::ALL.map(Phase::as_str) {
+            let gauge = phase.with_label_values(&[driver.id.as_str(), name]);
+            gauge.set((driver.phase == name).into());
         }
     }
-    let build = gauge(
+    let build = register_int_gauge_vec_with_registry!(
         "nsdr_build_info",
         "The version of the daemon; always 1",
         &["version"],
+        registry
     )?;
     build.with_label_values(&[&status.version]).set(1);
-    registry.register(Box::new(up))?;
-    registry.register(Box::new(phase))?;
-    registry.register(Box::new(build))?;
     if let Some(started) = process_start() {
         let help = "When the process started, in seconds since 1970";
-        let gauge = GaugeVec::new(Opts::new("process_start_time_seconds", help), &[])?;
-        gauge.with_label_values::<&str>(&[]).set(started);
-        registry.register(Box::new(gauge))?;
+        register_gauge_with_registry!("process_start_time_seconds", help, registry)?.set(started);
     }
-    Ok(registry.gather())
-}
-
-fn gauge(name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, Error> {
-    IntGaugeVec::new(Opts::new(name, help), labels)
-}
-
-pub(super) fn encode(families: Vec<MetricFamily>) -> Result<String, Error> {
-    // The encoder refuses a family without samples, such as one about drivers where there are none.
-    let families: Vec<MetricFamily> = families
-        .into_iter()
-        .filter(|family| !family.get_metric().is_empty())
-        .collect();
-    let mut text = Vec::new();
-    TextEncoder::new().encode(&families, &mut text)?;
-    String::from_utf8(text).map_err(|error| Error::Msg(error.to_string()))
+    Ok(registry)
 }
 
 /// Boot time and the process' start in ticks after it, from /proc. Linux counts 100 ticks a second
@@ -177,7 +152,7 @@ mod tests {
         };
         metrics.operations.count(Some("nfs.csi.k8s.io"), call);
         let text = metrics.exposition(&status()).unwrap();
-        for (name, kind) in [
+        let promised = [
             ("nsdr_driver_phase", "gauge"),
             ("nsdr_driver_up", "gauge"),
             ("nsdr_driver_registrations_total", "counter"),
@@ -190,7 +165,9 @@ mod tests {
             ("csi_sidecar_operations_seconds", "histogram"),
             ("nsdr_build_info", "gauge"),
             ("process_start_time_seconds", "gauge"),
-        ] {
+        ];
+        assert_eq!(text.matches("# TYPE ").count(), promised.len(), "{text}");
+        for (name, kind) in promised {
             assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{text}");
             assert!(text.contains(&format!("# HELP {name} ")), "{text}");
         }

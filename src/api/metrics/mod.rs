@@ -8,8 +8,7 @@ pub(crate) use self::exposition::CONTENT_TYPE;
 pub(crate) use self::operations::{Account, Operations};
 pub(crate) use self::registering::Registering;
 
-use prometheus::core::Collector;
-use prometheus::{HistogramOpts, HistogramVec};
+use prometheus::{HistogramOpts, HistogramVec, TextEncoder};
 
 use crate::grpc::proto::control::Status;
 
@@ -30,10 +29,10 @@ impl Metrics {
 
     /// All metrics in Prometheus' text format 0.0.4.
     pub(crate) fn exposition(&self, status: &Status) -> Result<String, prometheus::Error> {
-        let mut families = exposition::of_status(status)?;
-        families.extend(self.registering.0.collect());
-        families.extend(self.operations.0.collect());
-        exposition::encode(families)
+        let registry = exposition::of_status(status)?;
+        registry.register(Box::new(self.registering.0.clone()))?;
+        registry.register(Box::new(self.operations.0.clone()))?;
+        TextEncoder::new().encode_to_string(&registry.gather())
     }
 }
 

@@ -101,17 +101,15 @@ impl NdrFlags {
     }
 
     fn put_log(&self, overrides: &mut Overrides) {
-        if let Some(v) = self.v {
-            let level = match v {
-                0..=3 => "info",
-                4 | 5 => "debug",
-                6.. => "trace",
-            };
-            overrides.set("--v", &["log", "level"], level);
-        }
-        if self.logging_format.as_deref() == Some("json") {
-            overrides.set("--logging-format", &["log", "target"], "json");
-        }
+        let level = self.v.map(|v| match v {
+            0..=3 => "info",
+            4 | 5 => "debug",
+            6.. => "trace",
+        });
+        overrides.set("--v", &["log", "level"], level);
+        let format = self.logging_format.as_deref();
+        let json = format.filter(|format| *format == "json");
+        overrides.set("--logging-format", &["log", "target"], json);
     }
 
     fn put_http(&self, overrides: &mut Overrides) -> Result<(), NdrError> {
@@ -121,72 +119,64 @@ impl NdrFlags {
             return Err(NdrError::TwoAddresses);
         }
         let key = ["http", "listen"];
-        if let Some(port) = port {
-            overrides.set("--health-port", &key, address(&format!(":{port}")));
-        } else if let Some(endpoint) = endpoint {
-            overrides.set("--http-endpoint", &key, address(endpoint));
-        }
+        overrides.set("--http-endpoint", &key, endpoint.map(address));
+        // The last value counts: a port wins over an empty endpoint.
+        let port = port.map(|port| address(&format!(":{port}")));
+        overrides.set("--health-port", &key, port);
         Ok(())
     }
 
     fn put_directories(&self, overrides: &mut Overrides, alone: bool) {
         let given = self.plugin_registration_path.as_deref();
         let ours = given.or(alone.then_some(PLUGIN_REGISTRATION_PATH));
-        if let Some(ours) = ours {
-            let flag = "--plugin-registration-path";
-            overrides.set(flag, &["registry_dir"], ours);
-            overrides.set(flag, &["kubelet", "registry_dir"], ours);
-        }
-        if let Some(kubelets) = &self.kubelet_registry_dir {
-            let flag = "--kubelet-registry-dir";
-            overrides.set(flag, &["kubelet", "registry_dir"], kubelets.clone());
-        }
+        let kubelets = self.kubelet_registry_dir.as_deref();
+        let key = ["kubelet", "registry_dir"];
+        overrides.set("--plugin-registration-path", &["registry_dir"], ours);
+        overrides.set("--plugin-registration-path", &key, ours);
+        overrides.set("--kubelet-registry-dir", &key, kubelets);
         if alone && let Some((flag, root)) = self.kubelet_root() {
-            overrides.set(flag, &["kubelet", "root_dir"], root);
+            overrides.set(flag, &["kubelet", "root_dir"], Some(root));
         }
     }
 
     /// The kubelet's root directory, if a path of the kubelet's shows it, and the flag with that path.
     fn kubelet_root(&self) -> Option<(&'static str, String)> {
-        let parent_of = |name: &str, flag, path: &Option<String>| {
-            let path = Path::new(without_scheme(path.as_deref()?));
-            let directory = path.ancestors().find(|step| step.ends_with(name))?;
-            Some((flag, directory.parent()?.to_str()?.to_owned()))
-        };
-        let registries = [
+        let socket = "--kubelet-registration-path";
+        let paths = [
             ("--kubelet-registry-dir", &self.kubelet_registry_dir),
             ("--plugin-registration-path", &self.plugin_registration_path),
+            (socket, &self.kubelet_registration_path),
         ];
-        let mut registries = registries.into_iter();
-        let root = registries.find_map(|(flag, path)| parent_of("plugins_registry", flag, path));
-        let socket = &self.kubelet_registration_path;
-        root.or_else(|| parent_of("plugins", "--kubelet-registration-path", socket))
-            .filter(|(_, root)| root != "/")
+        let root = paths.into_iter().find_map(|(flag, path)| {
+            let path = Path::new(without_scheme(path.as_deref()?));
+            let of_sockets = flag == socket;
+            let name = if of_sockets {
+                "plugins"
+            } else {
+                "plugins_registry"
+            };
+            let directory = path.ancestors().find(|step| step.ends_with(name))?;
+            Some((flag, directory.parent()?.to_str()?.to_owned()))
+        });
+        root.filter(|(_, root)| root != "/")
     }
 
     fn put_driver(&self, sources: &mut Sources, alone: bool) {
-        let names_socket = self.csi_address.is_some() || self.kubelet_registration_path.is_some();
-        let timeout = self
-            .timeout
-            .map(|timeout| humantime::format_duration(timeout).to_string());
-        if !alone && !names_socket {
-            if let Some(timeout) = timeout {
-                let key = ["defaults", "request_timeout"];
-                sources.overrides.set("--timeout", &key, timeout);
-            }
+        let timeout = self.timeout.map(humantime::format_duration);
+        let timeout = timeout.map(|timeout| timeout.to_string());
+        let endpoint = self.kubelet_registration_path.as_deref();
+        if !alone && self.csi_address.is_none() && endpoint.is_none() {
+            let key = ["defaults", "request_timeout"];
+            sources.overrides.set("--timeout", &key, timeout);
             return;
         }
         let id = self.known_id(sources).unwrap_or_else(|| self.id());
         let overrides = &mut sources.overrides;
         let driver = |key| ["drivers", id.as_str(), key];
-        overrides.set("--csi-address", &driver("csi_socket"), self.csi_socket());
-        if let Some(endpoint) = &self.kubelet_registration_path {
-            let endpoint = without_scheme(endpoint);
-            overrides.set("--kubelet-registration-path", &driver("endpoint"), endpoint);
-        }
-        if let Some(timeout) = timeout {
-            overrides.set("--timeout", &driver("request_timeout"), timeout);
-        }
+        let (socket, endpoint) = (self.csi_socket(), endpoint.map(without_scheme));
+        overrides.set("--csi-address", &driver("csi_socket"), Some(socket));
+        overrides.set("--kubelet-registration-path", &driver("endpoint"), endpoint);
+        overrides.set("--timeout", &driver("request_timeout"), timeout);
     }
 
     fn csi_socket(&self) -> &str {
@@ -200,8 +190,8 @@ impl NdrFlags {
         let settings = config::load(sources).ok()?.settings;
         let socket = Path::new(self.csi_socket());
         let mut drivers = settings.drivers.into_iter();
-        let known = drivers.find(|(_, driver)| driver.csi_socket == socket);
-        known.map(|(id, _)| id)
+        let (id, _) = drivers.find(|(_, driver)| driver.csi_socket == socket)?;
+        Some(id)
     }
 
     /// The name of the directory of the driver's socket. In a container that is often /csi; the
@@ -224,16 +214,16 @@ impl NdrFlags {
 
     /// Warnings about flags that have no effect, or another name now.
     pub(crate) fn without_effect(&self) -> Vec<&'static str> {
-        let port = self
-            .health_port
-            .map(|_| "--health-port is deprecated, use --http-endpoint");
-        let timeout = self.connection_timeout.as_ref();
-        let timeout = timeout.map(|_| "--connection-timeout is deprecated and has no effect");
-        let mode = self.mode.as_ref();
-        let mode = mode.map(|_| "--mode is deprecated and has no effect");
+        let port = "--health-port is deprecated, use --http-endpoint";
+        let timeout = "--connection-timeout is deprecated and has no effect";
+        let mode = "--mode is deprecated and has no effect";
         let profiles = "--enable-pprof has no effect: this program has no Go profiles";
-        let profiles = self.enable_pprof.then_some(profiles);
-        let warnings = [port, timeout, mode, profiles];
+        let warnings = [
+            self.health_port.is_some().then_some(port),
+            self.connection_timeout.is_some().then_some(timeout),
+            self.mode.is_some().then_some(mode),
+            self.enable_pprof.then_some(profiles),
+        ];
         warnings.into_iter().flatten().collect()
     }
 }

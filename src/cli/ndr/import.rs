@@ -11,10 +11,11 @@ use thiserror::Error;
 use super::flags::{NdrError, NdrFlags};
 use super::normalize::{Normalized, normalize};
 use super::unit_file::{command_line, commands};
-use crate::cli::args::{Args, Command, ImportOptions};
+use crate::cli::args::{Args, Command};
 use crate::cli::exit::Exit;
 use crate::cli::render::print;
-use crate::config::{self, ConfigError, ExplainedKey, Origin, Provenance, Sources};
+use crate::config::{self, ConfigError, ExplainedKey, Origin, Overrides, Provenance, Sources};
+use crate::disk::directory;
 use crate::os::go_flags;
 
 /// The directories of systemd's units, in the order of their precedence.
@@ -50,18 +51,8 @@ enum ImportError {
     Config(#[from] ConfigError),
 }
 
-/// A link that the unit makes for the kubelet.
-#[derive(Debug, PartialEq, Eq)]
-struct Link {
-    target: PathBuf,
-    /// The directory of the link, and its name there unless that is the target's name.
-    directory: PathBuf,
-    name: Option<String>,
-}
-
-pub(crate) fn import(options: &ImportOptions) -> Result<(), Exit> {
-    let imported =
-        read(&options.words).and_then(|(source, commands)| translate(&source, &commands));
+pub(crate) fn import(words: &[String]) -> Result<(), Exit> {
+    let imported = read(words).and_then(|(source, commands)| translate(&source, &commands));
     print(&imported.map_err(Exit::failed)?)
 }
 
@@ -100,7 +91,7 @@ fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportErr
     flags.put_into(&mut sources)?;
     let mut notes = Vec::new();
     for link in commands.iter().filter_map(|command| link(command)) {
-        put_link(&link, &flags, &mut sources, &mut notes);
+        notes.extend(put_link(link, &flags, &mut sources.overrides));
     }
     notes.extend(flags.without_effect().into_iter().map(str::to_owned));
     if !ignored.is_empty() {
@@ -120,61 +111,47 @@ fn parse(command: &[String]) -> Result<(NdrFlags, Vec<String>), ImportError> {
     }
 }
 
-/// The link that `ln -s` makes.
-fn link(command: &[String]) -> Option<Link> {
-    let (program, rest) = command.split_first()?;
-    let (options, paths): (Vec<&String>, Vec<&String>) =
-        rest.iter().partition(|word| word.starts_with('-'));
-    let symbolic = |option: &&String| {
-        **option == "--symbolic" || !option.starts_with("--") && option.contains('s')
+/// The link that `ln -s` makes: its target, and its path or the directory that it goes into.
+fn link(command: &[String]) -> Option<(&str, &str)> {
+    let mut words = command.iter().map(String::as_str);
+    let program = words.next()?.rsplit('/').next();
+    let (options, paths): (Vec<&str>, Vec<&str>) = words.partition(|word| word.starts_with('-'));
+    let symbolic = |option: &&str| match option.strip_prefix("--") {
+        Some(long) => long == "symbolic",
+        None => option.contains('s'),
     };
-    if program.rsplit('/').next() != Some("ln") || !options.iter().any(symbolic) {
-        return None;
-    }
-    let (target, at) = (paths.first()?, paths.get(1)?);
-    let path = Path::new(at.as_str());
-    let into = at.ends_with('/') || !at.ends_with(".sock");
-    let name = path.file_name().and_then(|name| name.to_str());
-    Some(Link {
-        target: target.into(),
-        directory: if into { path } else { path.parent()? }.to_owned(),
-        name: name.filter(|_| !into).map(str::to_owned),
-    })
+    let is_link = program == Some("ln") && options.iter().any(symbolic);
+    is_link.then_some((*paths.first()?, *paths.get(1)?))
 }
 
-/// A link shows which directory the kubelet watches, and by which path it reaches our socket.
-fn put_link(link: &Link, flags: &NdrFlags, sources: &mut Sources, notes: &mut Vec<String>) {
-    let overrides = &mut sources.overrides;
-    overrides.set(LN, &["kubelet", "registry_dir"], text(&link.directory));
-    if let Some(root) = link.directory.parent()
-        && link.directory.ends_with("plugins_registry")
-    {
-        overrides.set(LN, &["kubelet", "root_dir"], text(root));
+/// A link shows which directory the kubelet watches, and by which path it reaches our socket. Returns
+/// what the configuration cannot say.
+fn put_link(
+    (target, at): (&str, &str),
+    flags: &NdrFlags,
+    overrides: &mut Overrides,
+) -> Option<String> {
+    let names_link = at.ends_with(".sock");
+    let (target, at) = (Path::new(target), Path::new(at));
+    let registry = if names_link { directory::of(at) } else { at };
+    overrides.set(LN, &["kubelet", "registry_dir"], registry.to_str());
+    if registry.ends_with("plugins_registry") {
+        let root = registry.parent().and_then(Path::to_str);
+        overrides.set(LN, &["kubelet", "root_dir"], root);
     }
     let ours = flags.plugin_registration_path.as_deref().map(Path::new);
-    let is_socket = link.target.extension().is_some_and(|end| end == "sock");
+    let is_socket = target.extension().is_some_and(|end| end == "sock");
     let seen = if is_socket {
-        link.target.parent()
+        directory::of(target)
     } else {
-        Some(link.target.as_path())
+        target
     };
-    if let Some(seen) = seen
-        && seen.is_absolute()
-        && ours.is_some_and(|ours| ours.components().ne(seen.components()))
-    {
-        overrides.set(LN, &["kubelet", "sees_registry_as"], text(seen));
+    if seen.is_absolute() && ours.is_some_and(|ours| ours != seen) {
+        overrides.set(LN, &["kubelet", "sees_registry_as"], seen.to_str());
     }
-    if let (Some(name), Some(target)) = (&link.name, link.target.file_name())
-        && target != name.as_str()
-    {
-        notes.push(format!(
-            "the link was {name}; its name now comes from the driver"
-        ));
-    }
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
+    let (name, target) = (at.file_name()?.display(), target.file_name()?);
+    let renamed = names_link && at.file_name() != Some(target);
+    renamed.then(|| format!("the link was {name}; its name now comes from the driver"))
 }
 
 /// A configuration file with the values that the command sets. The others have their defaults.
@@ -185,11 +162,9 @@ fn toml(source: &str, entries: &[ExplainedKey], notes: &[String]) -> String {
     }
     let mut table = String::new();
     for entry in entries {
-        let (Provenance::Set(Origin::Flag(flag)), Some(value)) = (&entry.provenance, &entry.value)
+        let (Provenance::Set(Origin::Flag(flag)), Some(value), [parents @ .., key]) =
+            (&entry.provenance, &entry.value, entry.key.parts())
         else {
-            continue;
-        };
-        let Some((key, parents)) = entry.key.parts().split_last() else {
             continue;
         };
         let header = match parents {

@@ -46,12 +46,6 @@ pub(crate) struct Normalized {
     pub(crate) ignored: Vec<String>,
 }
 
-/// How a known flag is written, and whether it has an effect.
-struct Flag {
-    valued: bool,
-    ignored: bool,
-}
-
 /// Rewrites the command line of `run`, with or without that word. Any other stays as it is.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Normalized {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
@@ -67,7 +61,7 @@ fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
     let rest: Option<Vec<&str>> = rest.iter().map(|text| text.to_str()).collect();
     let command = Args::command();
     let mut ignored = Vec::new();
-    let mut flags = Vec::new();
+    let mut flags = vec![OsString::from("run")];
     let mut runs = false;
     let mut asked = None;
     let mut rest = rest?.into_iter();
@@ -81,49 +75,49 @@ fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
             continue;
         };
         let plain = name.replace('_', "-");
-        let Some(flag) = known(&command, &plain) else {
+        let Some(valued) = takes_value(&command, &plain) else {
             match name {
                 "help" | "h" if !runs => asked = asked.or(Some("--help")),
                 "V" if !runs => asked = asked.or(Some("--version")),
-                _ => flags.push(text.to_owned()),
+                _ => flags.push(text.into()),
             }
             continue;
         };
-        let next = || if flag.valued { rest.next() } else { None };
+        let next = || if valued { rest.next() } else { None };
         match value.or_else(next) {
             // clap reports the missing value.
-            None if flag.valued => flags.push(format!("--{plain}")),
-            _ if flag.ignored => ignored.push(format!("--{name}")),
-            Some(value) if flag.valued => flags.push(format!("--{plain}={value}")),
+            None if valued => flags.push(format!("--{plain}").into()),
+            _ if is_ignored(&plain) => ignored.push(format!("--{name}")),
+            Some(value) if valued => flags.push(format!("--{plain}={value}").into()),
             value => match truth(value.unwrap_or("true")) {
                 Some(false) => {}
                 Some(true) if plain == "version" => asked = Some("--version"),
-                Some(true) => flags.push(format!("--{plain}")),
+                Some(true) => flags.push(format!("--{plain}").into()),
                 // clap refuses it, with the flag and the value.
-                None => flags.push(text.to_owned()),
+                None => flags.push(text.into()),
             },
         }
     }
-    let mut arguments = vec![program.clone(), asked.unwrap_or("run").into()];
-    if asked.is_none() {
-        arguments.extend(flags.into_iter().map(OsString::from));
-    }
+    let rest = asked.map_or(flags, |asked| vec![asked.into()]);
+    let arguments = std::iter::once(program.clone()).chain(rest).collect();
     Some(Normalized { arguments, ignored })
 }
 
-/// clap knows the flags of `run` and ours, except `--version`, which it adds only while it parses.
-fn known(command: &clap::Command, name: &str) -> Option<Flag> {
+/// Whether a flag takes a value; none for an unknown flag. clap knows the flags of `run` and ours, except
+/// `--version`, which it adds only while it parses.
+fn takes_value(command: &clap::Command, name: &str) -> Option<bool> {
     let run = command.find_subcommand("run").into_iter();
     let ours = command.get_arguments();
     let mut flags = ours.chain(run.flat_map(clap::Command::get_arguments));
-    let flag = flags.find(|flag| flag.get_long() == Some(name));
-    let ignored = IGNORED.contains(&name) || IGNORED_SWITCHES.contains(&name);
-    let valued = match flag {
-        Some(flag) => flag.get_action().takes_values(),
-        None => IGNORED.contains(&name),
-    };
-    let is_known = flag.is_some() || ignored || name == "version";
-    is_known.then_some(Flag { valued, ignored })
+    match flags.find(|flag| flag.get_long() == Some(name)) {
+        Some(flag) => Some(flag.get_action().takes_values()),
+        None if is_ignored(name) => Some(IGNORED.contains(&name)),
+        None => (name == "version").then_some(false),
+    }
+}
+
+fn is_ignored(name: &str) -> bool {
+    IGNORED.contains(&name) || IGNORED_SWITCHES.contains(&name)
 }
 
 /// A boolean as Go's strconv.ParseBool has it.

@@ -12,12 +12,9 @@ pub(crate) fn commands(text: &str) -> Vec<Vec<String>> {
         let of_key = assignments.iter().filter(move |(name, _)| name == key);
         of_key.map(|(_, value)| value.as_str())
     };
-    let variable = |pair: String| {
-        let (name, value) = pair.split_once('=')?;
-        Some((name.to_owned(), value.to_owned()))
-    };
-    let variables = values("Environment").flat_map(words).filter_map(variable);
-    let environment: BTreeMap<String, String> = variables.collect();
+    let variables: Vec<String> = values("Environment").flat_map(words).collect();
+    let variables = variables.iter().filter_map(|pair| pair.split_once('='));
+    let environment: BTreeMap<&str, &str> = variables.collect();
     let mut commands = Vec::new();
     for key in ["ExecStartPre", "ExecStart", "ExecStartPost"] {
         let lines: Vec<&str> = values(key).collect();
@@ -26,9 +23,8 @@ pub(crate) fn commands(text: &str) -> Vec<Vec<String>> {
         for line in lines.unwrap_or_default() {
             let line = line.trim_start_matches(['@', '-', ':', '+', '!', '|']);
             let words = words(line).into_iter();
-            commands.extend(of_shell(
-                words.map(|word| expand(&word, &environment)).collect(),
-            ));
+            let words = words.map(|word| expand(&word, &environment));
+            commands.extend(of_shell(words.collect()));
         }
     }
     commands
@@ -110,7 +106,7 @@ fn words(line: &str) -> Vec<String> {
 
 /// Replaces `$NAME`, `${NAME}` and a pod's `$(NAME)` by their values. An unknown name stays as it is,
 /// so that the reader sees it.
-fn expand(word: &str, environment: &BTreeMap<String, String>) -> String {
+fn expand(word: &str, environment: &BTreeMap<&str, &str>) -> String {
     let mut out = String::new();
     let mut rest = word;
     while let Some((before, after)) = rest.split_once('$') {

@@ -1,7 +1,5 @@
 //! Colours, on a terminal that accepts them.
 
-use std::io::IsTerminal;
-
 use anstyle::{AnsiColor, Style};
 
 use crate::driver::phase::Phase;
@@ -21,13 +19,12 @@ pub(crate) enum Paint {
 
 impl Paint {
     /// Colours only on a terminal, and not where <https://no-color.org> turns them off.
-    pub(crate) fn for_stdout() -> Paint {
+    pub(crate) fn on(is_terminal: bool) -> Paint {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        if std::io::stdout().is_terminal() && !unwanted {
-            Paint::Coloured
-        } else {
-            Paint::Plain
+        match is_terminal && !unwanted {
+            true => Paint::Coloured,
+            false => Paint::Plain,
         }
     }
 

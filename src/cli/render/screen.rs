@@ -27,9 +27,10 @@ pub(in crate::cli) struct Screen {
 
 impl Screen {
     pub(in crate::cli) fn stdout() -> Screen {
+        let is_terminal = io::stdout().is_terminal();
         Screen {
-            is_terminal: io::stdout().is_terminal(),
-            paint: Paint::for_stdout(),
+            is_terminal,
+            paint: Paint::on(is_terminal),
             before: String::new(),
         }
     }
@@ -86,10 +87,18 @@ pub(in crate::cli) fn print(text: &str) -> Result<(), Exit> {
     put(&format!("{}\n", text.trim_end())).map(drop)
 }
 
-/// A report as `--json` prints it, with what a terminal would not show escaped.
-pub(in crate::cli) fn json(report: &impl Serialize) -> Result<String, Exit> {
-    let json = serde_json::to_string_pretty(report);
-    json.map(printable_json).map_err(Exit::failed)
+/// Prints a report as JSON, with what a terminal would not show escaped, or as text.
+pub(in crate::cli) fn report(
+    report: &impl Serialize,
+    json: bool,
+    text: impl FnOnce(&Screen) -> String,
+    yes: bool,
+) -> Result<(), Exit> {
+    if !json {
+        return answer(&text(&Screen::stdout()), yes);
+    }
+    let json = serde_json::to_string_pretty(report).map_err(Exit::failed)?;
+    answer(&printable_json(json), yes)
 }
 
 /// Prints the answer of a command; an answer that is no becomes exit code 1.

@@ -31,7 +31,13 @@ struct Table {
 /// The status in lines for a terminal of this width, without a line feed at the end. Without a width,
 /// no line is broken or cut.
 pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint: Paint) -> String {
-    let table = Table::new(status, width, paint);
+    let ids = status.drivers.iter().map(|driver| columns(&driver.id));
+    let longest = ids.filter(|length| *length <= WIDEST_DRIVER).max();
+    let table = Table {
+        width: width.map(|width| width.max(NARROWEST)),
+        driver: longest.unwrap_or(0).max("DRIVER".len()),
+        paint,
+    };
     let mut lines = Vec::new();
     if status.drivers.is_empty() {
         lines.push("no drivers are configured or discovered".to_owned());
@@ -50,16 +56,6 @@ pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint
 }
 
 impl Table {
-    fn new(status: &Status, width: Option<usize>, paint: Paint) -> Table {
-        let ids = status.drivers.iter().map(|driver| columns(&driver.id));
-        let longest = ids.filter(|length| *length <= WIDEST_DRIVER).max();
-        Table {
-            width: width.map(|width| width.max(NARROWEST)),
-            driver: longest.unwrap_or(0).max("DRIVER".len()),
-            paint,
-        }
-    }
-
     fn driver(&self, driver: &Driver, now: Timestamp, lines: &mut Vec<String>) {
         let mut id = printable(&driver.id);
         if columns(&id) > self.driver {

@@ -20,11 +20,7 @@ pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
 }
 
 /// Lines with `key` before the first one, and blanks in its place before the others.
-pub(crate) fn keyed(
-    key: &str,
-    width: usize,
-    lines: impl IntoIterator<Item = String>,
-) -> Vec<String> {
+pub(crate) fn keyed(key: &str, width: usize, lines: Vec<String>) -> Vec<String> {
     let keys = std::iter::once(key).chain(std::iter::repeat(""));
     let line = |(key, line)| format!("{key:<width$}{line}");
     keys.zip(lines).map(line).collect()

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     fn flag(mut self, flag: &str, key: &[&str], value: &str) -> Self {
-        self.sources.overrides.set(flag, key, value);
+        self.sources.overrides.set(flag, key, Some(value));
         self
     }
 

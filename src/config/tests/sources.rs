@@ -157,15 +157,12 @@ fn all_faults_are_told_at_once() {
     let text = bench.fault();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "the configuration cannot be used");
-    assert_eq!(bench.try_load().unwrap_err().problems().len(), 6);
+    assert_eq!(bench.try_load().unwrap_err().0.len(), 6);
     assert_eq!(lines.len(), 7, "{text}");
 }
 
 #[test]
 fn a_file_full_of_rubbish_is_told_in_few_lines() {
     let text: String = (0..5000).map(|n| format!("key{n} = {n}\n")).collect();
-    assert_eq!(
-        Bench::with(&text).try_load().unwrap_err().problems().len(),
-        20
-    );
+    assert_eq!(Bench::with(&text).try_load().unwrap_err().0.len(), 20);
 }

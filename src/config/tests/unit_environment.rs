@@ -27,7 +27,7 @@ fn warns(bench: &Bench, why: &str) {
         "{}: its variables are ignored: {why}",
         bench.path("default").display()
     );
-    assert_eq!(bench.load().warnings(), [expected]);
+    assert_eq!(bench.load().warnings, [expected]);
 }
 
 fn level(bench: &Bench) -> LogLevel {
@@ -107,7 +107,7 @@ fn may_have_any_bytes_in_a_comment() {
     );
     let loaded = bench.load();
     assert_eq!(loaded.settings.log.level, LogLevel::Debug);
-    assert!(loaded.warnings().is_empty(), "{:?}", loaded.warnings());
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 
 /// As systemd does it.
@@ -137,5 +137,5 @@ fn are_not_waited_for_where_they_are_no_regular_files() {
 fn are_masked_by_a_link_to_dev_null() {
     let bench = bench(None, None);
     symlink("/dev/null", bench.path("default")).unwrap();
-    assert!(bench.load().warnings().is_empty());
+    assert!(bench.load().warnings.is_empty());
 }

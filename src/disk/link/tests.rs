@@ -2,22 +2,6 @@
 
 use super::*;
 
-/// Whatever came to the path since we looked is another's, also between two steps of ours.
-#[test]
-fn removes_a_file_only_while_it_is_the_one_that_was_meant() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("link");
-    symlink("/ours", &path).unwrap();
-    let ours = Identity::of(&path).unwrap();
-    fs::remove_file(&path).unwrap();
-    assert!(!remove(&path, &ours).unwrap(), "nothing is there");
-    symlink("/ours", &path).unwrap();
-    assert!(!remove(&path, &ours).unwrap(), "another link is there");
-    let theirs = Identity::of(&path).unwrap();
-    assert!(remove(&path, &theirs).unwrap());
-    assert!(!path.is_symlink());
-}
-
 /// What a kubelet is given, and where it is made.
 fn link_place(root: &Path) -> LinkPlace<'_> {
     LinkPlace {

@@ -68,7 +68,8 @@ impl<S: Clone + Ord> Watcher<S> {
         };
         let known = self.directories.entry(directory.to_owned());
         known.or_insert(Armed::Unseen);
-        self.apart.set(directory, inotify.handle(), &self.reach);
+        self.apart
+            .set(directory, inotify.handle().clone(), &self.reach);
     }
 
     /// The subjects that have to look again, because no event reports changes before the watch was set.
@@ -85,9 +86,7 @@ impl<S: Clone + Ord> Watcher<S> {
         let armed = Armed::of(noted, || set.inode);
         self.note_armed(&set.directory, armed);
         let followers = self.subjects.get(&set.directory);
-        match followers {
-            Some(followers) if armed != before => followers.clone(),
-            Some(_) | None => BTreeSet::new(),
-        }
+        let told = followers.filter(|_| armed != before);
+        told.cloned().unwrap_or_default()
     }
 }

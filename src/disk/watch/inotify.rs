@@ -35,33 +35,23 @@ const CHANGES: AddWatchFlags = AddWatchFlags::IN_CREATE
 
 /// An inotify instance, and its watches.
 pub(super) struct Inotify {
-    instance: AsyncFd<Instance>,
+    instance: AsyncFd<Handle>,
     watches: HashMap<PathBuf, WatchDescriptor>,
     /// Two paths to one directory share a watch.
     paths: HashMap<WatchDescriptor, BTreeSet<PathBuf>>,
     throttle: Throttle,
 }
 
-/// An event.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FsEvent {
-    /// Another file is at this path now, or none.
-    At(PathBuf),
-    /// Events were lost.
-    Lost,
-}
+/// Sets watches, from any thread.
+#[derive(Clone)]
+pub(super) struct Handle(Arc<inotify::Inotify>);
 
 /// tokio needs AsRawFd, which nix does not implement.
-struct Instance(Arc<inotify::Inotify>);
-
-impl AsRawFd for Instance {
+impl AsRawFd for Handle {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
 }
-
-/// Sets watches, from any thread.
-pub(super) struct Handle(Arc<inotify::Inotify>);
 
 impl Handle {
     pub(super) fn watch(&self, directory: &Path) -> nix::Result<WatchDescriptor> {
@@ -72,7 +62,7 @@ impl Handle {
 impl Inotify {
     pub(super) fn new() -> io::Result<Inotify> {
         let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
-        let instance = Instance(Arc::new(inotify::Inotify::init(flags)?));
+        let instance = Handle(Arc::new(inotify::Inotify::init(flags)?));
         Ok(Inotify {
             instance: async_fd(instance, Interest::READABLE)?,
             watches: HashMap::new(),
@@ -88,8 +78,8 @@ impl Inotify {
         self.note(directory, added)
     }
 
-    pub(super) fn handle(&self) -> Handle {
-        Handle(Arc::clone(&self.instance.get_ref().0))
+    pub(super) fn handle(&self) -> &Handle {
+        self.instance.get_ref()
     }
 
     /// Records the watch that the kernel has set on `directory`.
@@ -119,23 +109,24 @@ impl Inotify {
         paths.remove(directory);
         if paths.is_empty() {
             self.paths.remove(&watch);
-            match self.instance.get_ref().0.rm_watch(watch) {
-                // The watch has ended with its directory, and we have not read that event yet.
-                Ok(()) | Err(Errno::EINVAL) => {}
-                Err(error) => {
-                    tracing::debug!(%error, directory = %directory.display(), "cannot end a watch");
-                }
+            // EINVAL: the watch has ended with its directory, and we have not read that event yet.
+            if let Err(error) = self.handle().0.rm_watch(watch)
+                && error != Errno::EINVAL
+            {
+                tracing::debug!(%error, directory = %directory.display(), "cannot end a watch");
             }
         }
     }
 
-    /// Waits for events at paths that matter. Several events at a path count once. Cancel safe.
+    /// Waits for events at paths that matter: another file is at these paths now, or none. Several
+    /// events at a path count once. None when events were lost. Cancel safe.
     pub(super) async fn events(
         &mut self,
         matters: impl Fn(&Path) -> bool,
-    ) -> io::Result<BTreeSet<FsEvent>> {
-        let mut events = BTreeSet::new();
-        while events.is_empty() {
+    ) -> io::Result<Option<BTreeSet<PathBuf>>> {
+        let mut paths = BTreeSet::new();
+        let mut lost = false;
+        while paths.is_empty() && !lost {
             self.throttle.rest().await;
             drop(self.instance.readable().await?);
             self.throttle.begin();
@@ -144,26 +135,26 @@ impl Inotify {
                     Ok(instance.0.read_events()?)
                 });
                 match read {
-                    Ok(read) => self.translate(read, &matters, &mut events),
+                    Ok(read) => {
+                        let overflow = AddWatchFlags::IN_Q_OVERFLOW;
+                        lost |= read.iter().any(|event| event.mask.contains(overflow));
+                        self.translate(read, &matters, &mut paths);
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 }
             }
         }
-        Ok(events)
+        Ok((!lost).then_some(paths))
     }
 
     fn translate(
         &mut self,
         read: Vec<InotifyEvent>,
         matters: impl Fn(&Path) -> bool,
-        events: &mut BTreeSet<FsEvent>,
+        paths: &mut BTreeSet<PathBuf>,
     ) {
         for event in read {
-            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                events.insert(FsEvent::Lost);
-                continue;
-            }
             let Some(directories) = self.paths.get(&event.wd) else {
                 continue;
             };
@@ -171,8 +162,7 @@ impl Inotify {
                 Some(name) => directory.join(name),
                 None => directory.clone(),
             });
-            let at = at.filter(|path| matters(path));
-            events.extend(at.map(FsEvent::At));
+            paths.extend(at.filter(|path| matters(path)));
             // The kernel has ended the watch: the directory is deleted, or its file system unmounted.
             if event.mask.contains(AddWatchFlags::IN_IGNORED)
                 && let Some(directories) = self.paths.remove(&event.wd)

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use tokio::time::Instant;
 
 use self::apart::Apart;
-use self::inotify::{FsEvent, Inotify};
+use self::inotify::Inotify;
 use self::mounts::Mounts;
 use crate::disk::directory::{self, LET_US_READ, inode};
 use crate::disk::reach::Reach;
@@ -168,15 +168,19 @@ impl<S: Clone + Ord> Watcher<S> {
                 subjects.contains_key(path)
                     || parent.is_some_and(|parent| families.contains_key(parent))
             };
-            let events = tokio::select! {
-                events = next_events(&mut self.inotify, matters) => events,
-                set = self.apart.next() => {
-                    let told = self.note_set(set);
-                    if !told.is_empty() {
-                        return WatchEvent::Subjects(told);
+            let told = tokio::select! {
+                events = next_events(&mut self.inotify, matters) => match events {
+                    Some(paths) => self.note(paths),
+                    None => {
+                        self.log_lost_events();
+                        // The ends of watches may be among the lost events.
+                        for directory in self.directories.clone().into_keys() {
+                            self.arm(&directory);
+                        }
+                        return WatchEvent::Everything;
                     }
-                    continue;
-                }
+                },
+                set = self.apart.next() => self.note_set(set),
                 () = next_mount(&mut self.mounts) => {
                     self.reach.read_mounts();
                     self.apart.forget();
@@ -186,17 +190,6 @@ impl<S: Clone + Ord> Watcher<S> {
                     continue;
                 }
             };
-            if events.contains(&FsEvent::Lost) {
-                self.log_lost_events();
-                self.arm_all();
-                return WatchEvent::Everything;
-            }
-            let mut told = BTreeSet::new();
-            for event in events {
-                if let FsEvent::At(path) = event {
-                    self.note(&path, &mut told);
-                }
-            }
             if !told.is_empty() {
                 return WatchEvent::Subjects(told);
             }
@@ -212,10 +205,8 @@ impl<S: Clone + Ord> Watcher<S> {
         if self.mounts.is_none() {
             self.reach.read_mounts();
         }
-        let all = self.directories.iter();
-        let all: Vec<_> = all.map(|(path, armed)| (path.clone(), *armed)).collect();
         let mut replaced = false;
-        for (directory, before) in all {
+        for (directory, before) in self.directories.clone() {
             if self.reach.may_hang(&directory) {
                 self.arm_apart(&directory);
             } else if before.is_stale(&directory) {
@@ -238,14 +229,6 @@ impl<S: Clone + Ord> Watcher<S> {
         }
     }
 
-    /// The ends of watches may be among the lost events.
-    fn arm_all(&mut self) {
-        let all: Vec<PathBuf> = self.directories.keys().cloned().collect();
-        for directory in all {
-            self.arm(&directory);
-        }
-    }
-
     /// Directories that exist and that only polling watches, because inotify refused.
     pub(crate) fn unwatched_paths(&self) -> impl Iterator<Item = &Path> {
         self.armed(Armed::Refused)
@@ -253,9 +236,8 @@ impl<S: Clone + Ord> Watcher<S> {
 
     /// The topmost directories that we may not read.
     pub(crate) fn forbidden(&self) -> impl Iterator<Item = &Path> {
-        let below_another = |directory: &Path| self.is_below_forbidden(directory);
         self.armed(Armed::Forbidden)
-            .filter(move |directory| !below_another(directory))
+            .filter(|directory| !self.is_below_forbidden(directory))
     }
 
     fn armed(&self, wanted: Armed) -> impl Iterator<Item = &Path> {
@@ -270,24 +252,23 @@ impl<S: Clone + Ord> Watcher<S> {
         parent.is_some_and(|parent| self.directories.get(parent) == Some(&Armed::Forbidden))
     }
 
-    fn note(&mut self, path: &Path, told: &mut BTreeSet<S>) {
-        if let Some(subjects) = self.subjects.get(path) {
-            told.extend(subjects.iter().cloned());
+    /// The subjects that follow these paths.
+    fn note(&mut self, paths: BTreeSet<PathBuf>) -> BTreeSet<S> {
+        let mut told = BTreeSet::new();
+        for path in paths {
+            let family = path.parent().and_then(|parent| self.families.get(parent));
+            let followers = self.subjects.get(&path).into_iter().chain(family);
+            told.extend(followers.flatten().cloned());
+            // A directory on the way appeared, disappeared or was replaced: the watches below it are on
+            // the old directories.
+            let from_here = self.directories.range(path.clone()..);
+            let below = from_here.take_while(|(directory, _)| directory.starts_with(&path));
+            let below: Vec<PathBuf> = below.map(|(directory, _)| directory.clone()).collect();
+            for directory in below {
+                self.arm(&directory);
+            }
         }
-        if let Some(family) = path.parent().and_then(|parent| self.families.get(parent)) {
-            told.extend(family.iter().cloned());
-        }
-        // A directory on the way appeared, disappeared or was replaced: the watches below it are on the
-        // old directories.
-        let below: Vec<PathBuf> = self
-            .directories
-            .range(path.to_owned()..)
-            .take_while(|(directory, _)| directory.starts_with(path))
-            .map(|(directory, _)| directory.clone())
-            .collect();
-        for directory in below {
-            self.arm(&directory);
-        }
+        told
     }
 
     fn arm(&mut self, directory: &Path) {
@@ -338,13 +319,13 @@ impl<S: Clone + Ord> Watcher<S> {
 async fn next_events(
     inotify: &mut Option<Inotify>,
     matters: impl Fn(&Path) -> bool,
-) -> BTreeSet<FsEvent> {
+) -> Option<BTreeSet<PathBuf>> {
     let Some(inotify) = inotify else {
         return pending().await;
     };
     inotify.events(matters).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "cannot read inotify");
-        BTreeSet::from([FsEvent::Lost])
+        None
     })
 }
 

@@ -4,7 +4,7 @@
 //! grpc-go, and so the kubelet, dials a Unix socket with the socket's path as `:authority`, raw
 //! (`/var/lib/kubelet/…`) or percent-encoded (`%2Fvar%2Flib%2F…`). RFC 3986 allows neither, so h2
 //! answers each request with RST_STREAM PROTOCOL_ERROR, and no kubelet could register a driver.
-//! [`AuthorityStream`] is between the socket and the server. It follows the frames that the client
+//! [`reader::AuthorityReader`] is between the socket and the server. It follows the frames that the client
 //! sends, writes `localhost` for `:authority` in every header block, and passes everything else on
 //! byte for byte. It does not read the bytes that the server sends.
 //!
@@ -18,12 +18,12 @@ mod block;
 mod huffman;
 mod literal;
 mod malformed;
+mod reader;
 mod recoder;
 mod representation;
 mod rewriter;
-mod stream;
 
-pub(crate) use stream::AuthorityStream;
+pub(crate) use reader::adapted;
 
 #[cfg(test)]
 mod tests;

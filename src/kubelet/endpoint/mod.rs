@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use self::session::{Endpoint, Session};
 use crate::disk::identity::Identity;
 use crate::grpc::MESSAGE_LIMIT;
-use crate::grpc::authority::AuthorityStream;
+use crate::grpc::authority::adapted;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
 use crate::grpc::server::{self, Activity, Limits};
 use crate::os::task::Task;
@@ -43,7 +43,7 @@ impl Service {
         let connected = move |stream, peer, activity: Activity| {
             let session = Session::new(endpoint.clone(), peer, activity.clone());
             let service = RegistrationServer::new(session).max_decoding_message_size(MESSAGE_LIMIT);
-            server::serve_connection(AuthorityStream::new(stream), service, activity, LIMITS)
+            server::serve_connection(adapted(stream), service, activity, LIMITS)
         };
         Service {
             task: Task::spawn(server::serve(listener, LIMITS, connected, retired)),

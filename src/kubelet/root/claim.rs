@@ -1,4 +1,4 @@
-//! The claim of a process about the root directory of its kubelet.
+//! The claim of a running process about the root directory of its kubelet.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use super::{DEFAULT, KubeletRoot, RootSource};
+use super::{DEFAULT, Host, KubeletRoot, RootSource, Running};
 use crate::os::go_flags::{flag, flags};
 use crate::os::peer::is_trusted;
 
@@ -22,70 +22,49 @@ const WRAPPERS: [(&str, &str); 4] = [
     ("kubelite", "/var/snap/microk8s/common/var/lib/kubelet"),
 ];
 
-/// A process that calls itself a kubelet, or that contains one.
-pub(super) struct Claim {
-    pub(super) pid: u32,
-    /// Its directory in /proc.
-    process: PathBuf,
-    program: String,
-    arguments: Vec<String>,
-}
-
-impl Claim {
-    /// The claim of a process of root or of our own user. Any other user could call a program
-    /// "kubelet", and name any root and any file on its command line.
-    pub(super) fn of(proc: &Path, pid: u32) -> Option<Claim> {
-        let process = proc.join(pid.to_string());
+impl Running {
+    /// The process with this pid, if it calls itself a kubelet, or contains one, and is a process of
+    /// root or of our own user. Any other user could call a program "kubelet", and name any root and
+    /// any file on its command line.
+    pub(super) fn of(host: &Host, pid: u32) -> Option<Running> {
+        let process = host.proc.join(pid.to_string());
         if !is_privileged(&process) {
             return None;
         }
         // The process may have ended, and a kernel thread has no command line.
         let line = fs::read(process.join("cmdline")).ok()?;
-        let arguments: Vec<String> = line
-            .split(|byte| *byte == 0)
-            .map(|argument| String::from_utf8_lossy(argument).into_owned())
-            .collect();
+        let line = String::from_utf8_lossy(&line);
+        let arguments: Vec<String> = line.split('\0').map(str::to_owned).collect();
         let (program, arguments) = program(&arguments)?;
-        Some(Claim {
-            pid,
-            process,
-            program: program.to_owned(),
-            arguments: arguments.to_vec(),
-        })
-    }
-
-    /// The root directory by the command line, and by the files that it names if the process
-    /// `is_believed`: to open a file that an untrusted process chose may take forever.
-    pub(super) fn root(&self, is_believed: bool) -> KubeletRoot {
-        let (pid, program) = (self.pid, self.program.clone());
-        if let Some(path) = root_flag(&program, &self.arguments, is_believed) {
-            let why = RootSource::Flag { pid, program };
-            return KubeletRoot { path, why };
-        }
-        if is_believed
+        let is_believed = host.believes(pid);
+        let program = program.to_owned();
+        let (path, why) = if let Some(path) = root_flag(&program, arguments, is_believed) {
+            (path, RootSource::Flag { pid, program })
+        // To open a file that an untrusted process chose may take forever.
+        } else if is_believed
             && program == "kubelet"
-            && let Some(file) = flag(&self.arguments, "config").and_then(absolute)
-            && let Some(path) = in_config_file(&self.process, &file)
+            && let Some(file) = path_flag(arguments, "config")
+            && let Some(path) = in_config_file(&process, &file)
         {
-            let why = RootSource::ConfigFile { pid, file };
-            return KubeletRoot { path, why };
-        }
-        let wrapper = WRAPPERS.iter().find(|(name, _)| *name == program);
-        let (path, why) = match wrapper {
-            Some((_, root)) => (*root, RootSource::Wrapper { pid, program }),
-            None => (DEFAULT, RootSource::Kubelet { pid }),
+            (path, RootSource::ConfigFile { pid, file })
+        } else if let Some((_, root)) = WRAPPERS.iter().find(|(name, _)| *name == program) {
+            (root.into(), RootSource::Wrapper { pid, program })
+        } else {
+            (DEFAULT.into(), RootSource::Kubelet { pid })
         };
-        let path = path.into();
-        KubeletRoot { path, why }
+        let root = KubeletRoot { path, why };
+        Some(Running {
+            pid,
+            root,
+            is_believed,
+        })
     }
 }
 
 /// A process of root or of our own user, by the uids of the process: root may own its directory in
 /// /proc although another user runs it.
 fn is_privileged(process: &Path) -> bool {
-    let Ok(status) = fs::read_to_string(process.join("status")) else {
-        return false;
-    };
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     users.is_some_and(|users| {
         let mut users = users.split_ascii_whitespace();
@@ -137,20 +116,18 @@ fn is_wrapper(name: &str, word: &str) -> bool {
 }
 
 fn root_flag(program: &str, arguments: &[String], reads_files: bool) -> Option<PathBuf> {
-    let own = flag(arguments, "root-dir").and_then(absolute);
     match program {
-        "kubelet" => own,
+        "kubelet" => path_flag(arguments, "root-dir"),
         // --kubelet-arg root-dir=/x, any number of times.
         "k3s" | "rke2" => passed_on(arguments, "kubelet-arg"),
         "k0s" => passed_on(arguments, "kubelet-extra-args")
-            .or_else(|| flag(arguments, "kubelet-root-dir").and_then(absolute))
-            .or_else(|| Some(absolute(flag(arguments, "data-dir")?)?.join("kubelet"))),
-        "kubelite" if reads_files => flag(arguments, "kubelet-args-file")
-            .and_then(|file| text_of(Path::new(file)).ok())
-            .and_then(|text| {
-                let lines: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-                absolute(flag(&lines, "root-dir")?)
-            }),
+            .or_else(|| path_flag(arguments, "kubelet-root-dir"))
+            .or_else(|| Some(path_flag(arguments, "data-dir")?.join("kubelet"))),
+        "kubelite" if reads_files => {
+            let text = text_of(Path::new(flag(arguments, "kubelet-args-file")?)).ok()?;
+            let lines: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            path_flag(&lines, "root-dir")
+        }
         _ => None,
     }
 }
@@ -163,10 +140,12 @@ fn passed_on(arguments: &[String], name: &str) -> Option<PathBuf> {
             .find_map(|word| word.trim_start_matches('-').strip_prefix("root-dir="))
             .and_then(absolute)
     };
-    flags(arguments, name)
-        .into_iter()
-        .filter_map(root)
-        .next_back()
+    let values = flags(arguments, name).into_iter();
+    values.filter_map(root).next_back()
+}
+
+fn path_flag(arguments: &[String], name: &str) -> Option<PathBuf> {
+    absolute(flag(arguments, name)?)
 }
 
 /// The path is printed, so it must not contain line breaks.

@@ -4,7 +4,7 @@
 //! its mounts: a container has a mount namespace and a root of its own, even if it shares our
 //! processes (hostPID).
 
-use std::cell::OnceCell;
+use std::cell::LazyCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,30 +13,28 @@ use std::path::Path;
 use crate::os::peer::is_trusted;
 
 /// The node, as its /proc shows it.
-pub(super) struct Host<'a> {
+pub(crate) struct Host<'a> {
     pub(super) proc: &'a Path,
     /// The mounts at the node's root: those of its first process, and our own.
     roots: Vec<Vec<u64>>,
-    units: fn() -> Vec<u32>,
     /// The main processes of kubelets' units; asked for only when needed.
-    main_pids: OnceCell<Vec<u32>>,
+    main_pids: LazyCell<Vec<u32>>,
 }
 
 impl Host<'_> {
-    pub(super) fn new(proc: &Path, units: fn() -> Vec<u32>) -> Host<'_> {
+    /// `units` asks systemd for the main processes of kubelets' units.
+    pub(crate) fn new(proc: &Path, units: fn() -> Vec<u32>) -> Host<'_> {
         let roots = ["1", "self"].map(|process| root_mounts(&proc.join(process)));
         Host {
             proc,
             roots: roots.into_iter().filter(|at| !at.is_empty()).collect(),
-            units,
-            main_pids: OnceCell::new(),
+            main_pids: LazyCell::new(units),
         }
     }
 
     /// The process runs on the node itself, or is the main process of a kubelet's unit.
     pub(super) fn believes(&self, pid: u32) -> bool {
-        self.has(&self.proc.join(pid.to_string()))
-            || self.main_pids.get_or_init(self.units).contains(&pid)
+        self.has(&self.proc.join(pid.to_string())) || self.main_pids.contains(&pid)
     }
 
     fn has(&self, process: &Path) -> bool {

@@ -48,7 +48,7 @@ impl System {
     }
 
     fn running(&self) -> Vec<Running> {
-        running(&self.0.path().join("proc"), Vec::new)
+        running(&Host::new(&self.0.path().join("proc"), Vec::new))
     }
 
     fn directory(self, path: &str) -> System {
@@ -65,13 +65,8 @@ impl System {
     }
 
     fn find(&self) -> KubeletRoot {
-        find_in(
-            &self.0.path().join("proc"),
-            self.0.path(),
-            None,
-            None,
-            Vec::new,
-        )
+        let proc = self.0.path().join("proc");
+        find(&Host::new(&proc, Vec::new), None, None)
     }
 
     #[track_caller]
@@ -273,7 +268,8 @@ fn the_main_process_of_a_kubelets_unit_is_believed_whatever_its_mounts_are() {
         .process(8, &["kubelet", "--root-dir=/y"])
         .with(7, "mountinfo", &MOUNTS.replace("27 1", "43 42"))
         .with(8, "mountinfo", &MOUNTS.replace("27 1", "53 52"));
-    let found = running(&system.0.path().join("proc"), || vec![8]);
+    let proc = system.0.path().join("proc");
+    let found = running(&Host::new(&proc, || vec![8]));
     let believed: Vec<bool> = found.iter().map(|running| running.is_believed).collect();
     assert_eq!(believed, [true, false]);
     assert_eq!(found[0].root.path, Path::new("/y"));
@@ -300,7 +296,7 @@ fn two_that_disagree_are_not_followed_and_what_was_known_stays() {
         Some(KubeletRoot { path, why })
     };
     let proc = system.0.path().join("proc");
-    let find = |called, known| find_in(&proc, system.0.path(), called, known, Vec::new);
+    let find = |called, known| find(&Host::new(&proc, Vec::new), called, known);
     let found = find(known(RootSource::Before), None);
     assert_eq!(found.path, Path::new("/known"));
     assert!(matches!(found.why, RootSource::Disputed(_)));

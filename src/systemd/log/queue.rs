@@ -9,9 +9,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{
-    Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel,
-};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,18 +29,20 @@ const STACK: usize = 256 * 1024;
 
 /// The layer that puts lines into the queue.
 pub(super) struct Queue {
-    items: SyncSender<Item>,
-    dropped: Arc<AtomicU64>,
+    lines: SyncSender<Line>,
+    counts: Arc<Counts>,
 }
 
 /// Waits, when it is dropped, until the last lines are written. Without it, they would be lost when
 /// the process ends.
-pub(super) struct Flush(SyncSender<Item>);
+pub(super) struct Flush(Arc<Counts>);
 
-enum Item {
-    Line(Line),
-    /// The thread drops it when it has written all lines before it.
-    Flush(Sender<()>),
+#[derive(Default)]
+struct Counts {
+    /// Lines that are in the queue, or that the thread writes.
+    waiting: AtomicU64,
+    /// Lines that were dropped since the last report.
+    dropped: AtomicU64,
 }
 
 /// An event that outlives the call that made it.
@@ -57,48 +57,35 @@ struct Line {
 pub(super) fn start<S: Subscriber>(
     open: impl Fn() -> io::Result<S> + Send + 'static,
 ) -> io::Result<(Queue, Flush)> {
-    let (items, received) = sync_channel(CAPACITY);
-    let dropped = Arc::new(AtomicU64::new(0));
-    let queue = Queue {
-        items: items.clone(),
-        dropped: Arc::clone(&dropped),
-    };
+    let (lines, received) = sync_channel(CAPACITY);
+    let counts = Arc::<Counts>::default();
+    let (written, flush) = (Arc::clone(&counts), Flush(Arc::clone(&counts)));
     thread::Builder::new()
         .name("log".to_owned())
         .stack_size(STACK)
-        .spawn(move || write(&received, &dropped, open))?;
-    Ok((queue, Flush(items)))
+        .spawn(move || write(&received, &written, open))?;
+    Ok((Queue { lines, counts }, flush))
 }
 
-fn write<S: Subscriber>(
-    items: &Receiver<Item>,
-    dropped: &AtomicU64,
-    open: impl Fn() -> io::Result<S>,
-) {
+fn write<S: Subscriber>(lines: &Receiver<Line>, counts: &Counts, open: impl Fn() -> io::Result<S>) {
     let mut writer = None;
     loop {
-        let item = match items.try_recv() {
+        let line = match lines.try_recv() {
             Err(TryRecvError::Empty) => {
                 if writer.is_some() {
-                    report_dropped(dropped);
+                    report_dropped(&counts.dropped);
                 }
-                items.recv().ok()
+                lines.recv().ok()
             }
-            item => item.ok(),
+            line => line.ok(),
         };
-        match item {
-            Some(Item::Line(line)) => {
-                if writer.is_none() {
-                    writer = open().ok();
-                }
-                match &writer {
-                    Some(writer) => line.write_to(writer),
-                    None => drop(dropped.fetch_add(1, Ordering::Relaxed)),
-                }
-            }
-            Some(Item::Flush(done)) => drop(done),
-            None => return,
+        let Some(line) = line else { return };
+        writer = writer.or_else(|| open().ok());
+        match &writer {
+            Some(writer) => line.write_to(writer),
+            None => drop(counts.dropped.fetch_add(1, Ordering::Relaxed)),
         }
+        counts.waiting.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -115,29 +102,22 @@ fn report_dropped(dropped: &AtomicU64) {
 
 impl<S: Subscriber> Layer<S> for Queue {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
         // The queue is full, or the thread has ended.
-        if self.items.try_send(Item::Line(Line::of(event))).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.lines.try_send(Line::of(event)).is_err() {
+            self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        let (done, waiting) = channel();
+        // When journald blocks, the lines that still wait after the deadline are lost.
         let deadline = Instant::now() + FLUSH_TIMEOUT;
-        let mut flush = Item::Flush(done);
-        // While the queue is full, journald may still take lines.
-        while let Err(TrySendError::Full(item)) = self.0.try_send(flush) {
-            if Instant::now() >= deadline {
-                return;
-            }
-            flush = item;
+        while self.0.waiting.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        // The thread answers by dropping `done`. When journald blocks, these lines are lost.
-        let rest = deadline.saturating_duration_since(Instant::now());
-        waiting.recv_timeout(rest).unwrap_or_default();
     }
 }
 
@@ -174,6 +154,7 @@ impl Visit for Line {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
 
     use tracing::dispatcher::{Dispatch, with_default};
     use tracing_subscriber::layer::SubscriberExt;
@@ -209,14 +190,14 @@ mod tests {
             Ok(registry().with(gate.unwrap()))
         })
         .unwrap();
-        let dropped = Arc::clone(&queue.dropped);
+        let counts = Arc::clone(&queue.counts);
         with_default(&Dispatch::new(registry().with(queue)), || {
             for number in 0..2 * CAPACITY {
                 tracing::info!(number, name = "so", missing = None::<u64>, "said {number}");
             }
         });
         // The thread may hold a further line.
-        let counted = dropped.load(Ordering::Relaxed);
+        let counted = counts.dropped.load(Ordering::Relaxed);
         assert!(
             [CAPACITY - 1, CAPACITY]
                 .map(|lines| lines as u64)

@@ -157,7 +157,7 @@ fn a_reload_applies_the_settings_of_discovery() {
     kubelet.wait_deregistered(OTHER, SOON);
     assert_eq!(scene.ids(), [NAME]);
     let _third = scene.node.driver("third.test");
-    stays("nobody looks", A_WHILE, || scene.ids() == [NAME]);
+    stays("discovery is off", A_WHILE, || scene.ids() == [NAME]);
     // Another plugins_dir has other drivers.
     let elsewhere = scene.node.root().join("elsewhere");
     let _fourth = bed::FakeDriver::start_in_new_directory(

@@ -151,7 +151,7 @@ fn a_socket_given_up_while_hidden_is_removed_when_it_shows_again() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_36).registered();
     let (registry, old) = (scene.node.registry_dir(), scene.node.reg_socket(NAME));
     mounts.tmpfs(&registry, 100, 1 << 20);
-    eventually("it is served anew", SOON, || exists(&old));
+    eventually("the socket is back", SOON, || exists(&old));
     scene.driver.restart(Behaviour::named(RENAMED));
     let new = scene.node.reg_socket(RENAMED);
     eventually("the new name is served", SOON, || exists(&new));

@@ -130,7 +130,7 @@ fn leftovers_are_removed_and_foreign_files_stay() {
         assert!(scene.registrar.stop().success());
         let after: Vec<_> = foreign.iter().map(|path| identity(path)).collect();
         assert_eq!(after, before, "{foreign:?}");
-        assert!(exists(&living), "somebody listens there");
+        assert!(exists(&living), "a process listens on it");
     });
 }
 

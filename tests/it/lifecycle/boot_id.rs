@@ -33,7 +33,7 @@ fn without_a_boot_id_a_state_that_may_be_older_than_the_boot_is_not_believed() {
     let told = scene.registrar.logs().len();
     scene.registrar.kill9();
     scene.registrar.start();
-    eventually("registered anew", SOON, || {
+    eventually("registered again", SOON, || {
         scene.kubelet.counts_since(mark).registrations > 0
     });
     scene.ends_registered(mark, 1, 1);

@@ -236,7 +236,7 @@ fn what_was_counted_still_counts_when_settings_change() {
     std::fs::remove_file(scene.node.link(NAME)).unwrap();
     let wanted = |driver: &DriverStatus| driver.registrations == 2;
     let registrar = &scene.registrar;
-    let before = registrar.wait_driver("registered anew", NAME, SOON, wanted);
+    let before = registrar.wait_driver("registered again", NAME, SOON, wanted);
     let told = scene.registrar.logs().matches(": registered: ").count();
     let quiet = "[defaults]\nretry_max = \"1s\"\n";
     scene.node.write_default_config(&[NAME], quiet);

@@ -78,7 +78,7 @@ fn a_state_file_that_cannot_be_trusted_is_ignored_with_a_warning_and_replaced() 
         scene.registrar.start();
         // The registrar does not know that the kubelet has the driver, so the kubelet registers it once
         // more.
-        eventually("registered anew", SOON, || {
+        eventually("registered again", SOON, || {
             scene.kubelet.counts_since(mark).registrations > 0
         });
         scene.ends_registered(mark, 1, 1);

@@ -94,7 +94,7 @@ fn every_query_of_the_dashboard_and_of_the_alerts_is_about_metrics_that_exist() 
     }
     // Every metric is used by an alert or by the dashboard.
     for name in NAMES {
-        assert!(asked.contains(name), "nobody asks for {name}");
+        assert!(asked.contains(name), "no alert or panel uses {name}");
     }
 }
 

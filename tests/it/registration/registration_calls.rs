@@ -7,8 +7,7 @@ use std::process::{Command, Output};
 
 use bed::scene::{NAME, SOON, in_both_layouts};
 use bed::wire::{RegistrationCall, get_info, notify};
-use bed::{Behaviour, eventually, stdout};
-use nix::unistd::Uid;
+use bed::{Behaviour, eventually, is_root, stdout};
 use tonic::Code;
 
 use crate::setup;
@@ -141,8 +140,7 @@ fn call_as_nobody(path: &Path, capabilities: &[&str]) -> Output {
 
 #[test]
 fn a_caller_of_another_user_is_turned_away() {
-    if !Uid::effective().is_root() {
-        bed::skipped("root, to call as somebody else");
+    if !is_root("call as another user") {
         return;
     }
     let (scene, _driver) = setup().published();

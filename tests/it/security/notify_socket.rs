@@ -12,7 +12,7 @@ fn fill(path: &std::path::Path) {
     let socket = UnixDatagram::unbound().unwrap();
     socket.set_nonblocking(true).unwrap();
     socket.connect(path).unwrap();
-    while socket.send(b"STATUS=nobody reads this").is_ok() {}
+    while socket.send(b"STATUS=not read").is_ok() {}
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn a_state_that_others_may_have_written_is_not_trusted() {
     let logs = scene.registrar.logs();
     assert!(logs.contains("it may be another user's: uid"), "{logs}");
     scene.registrar.stop();
-    assert_eq!(mode(&state), 0o600, "it is written anew");
+    assert_eq!(mode(&state), 0o600, "the daemon writes it again");
 }
 
 #[test]

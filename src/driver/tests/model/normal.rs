@@ -14,13 +14,31 @@ impl Driver {
         time: impl Fn(Moment) -> Moment,
         runs: impl Fn(u32) -> bool,
     ) {
-        self.socket.normalise(&identity, &time);
-        self.link.normalise(&identity, &time);
-        self.announcer.normalise(&time, &runs);
-        self.changes.normalise(&time);
-        self.not_before = self.not_before.map(&time);
-        self.held_until = self.held_until.map(&time);
-        if let DriverState::Silent { since, .. } = &mut self.state {
+        let Driver {
+            socket,
+            link,
+            announcer,
+            changes,
+            not_before,
+            held_until,
+            state,
+            registration,
+            // Equal in equal situations.
+            withdraw_after: _,
+            terms: _,
+            name: _,
+            slot: _,
+            asked: _,
+            withdrawal: _,
+            requested: _,
+        } = self;
+        socket.normalise(&identity, &time);
+        link.normalise(&identity, &time);
+        announcer.normalise(&time, &runs);
+        changes.normalise(&time);
+        *not_before = not_before.map(&time);
+        *held_until = held_until.map(&time);
+        if let DriverState::Silent { since, .. } = state {
             *since = time(Moment::default());
         }
         if let RegistrationState::Registered(Registration {
@@ -30,7 +48,7 @@ impl Driver {
         | RegistrationState::Rejected {
             kubelet: Some(process),
             ..
-        } = &mut self.registration
+        } = registration
         {
             process.pid = u32::from(runs(process.pid));
         }

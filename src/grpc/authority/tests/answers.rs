@@ -9,14 +9,15 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::client::{
     DATA, ENCODED, RAW, RST_STREAM, SETTINGS, Sent, conversation, field, get_info, request,
 };
 use super::server::split_frame;
-use crate::grpc::authority::AuthorityStream;
+use crate::grpc::authority::adapted;
 
 const PROTOCOL_ERROR: [u8; 4] = [0, 0, 0, 1];
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ enum Outcome {
 }
 
 /// Sends one request by hand and waits for the body of its answer, or for its reset.
-async fn call(mut client: DuplexStream, authority: &str) -> Outcome {
+async fn call(mut client: impl AsyncRead + AsyncWrite + Unpin, authority: &str) -> Outcome {
     let settings = Sent::Other {
         kind: SETTINGS,
         flags: 0,
@@ -84,14 +85,14 @@ async fn a_path_for_an_authority_is_answered_with_the_adapter_and_reset_without(
         );
         bare.await.expect("no panic").expect("a clean end");
 
-        let (client, server) = duplex(4_096);
-        let adapted = serve(AuthorityStream::new(server));
+        let (client, server) = UnixStream::pair().expect("a connection");
+        let served = serve(adapted(server));
         let path = "/pluginregistration.Registration/GetInfo";
         assert_eq!(
             call(client, authority).await,
             Outcome::Answered(format!("http://localhost{path} {authority}")),
         );
-        adapted.await.expect("no panic").expect("a clean end");
+        served.await.expect("no panic").expect("a clean end");
     }
 }
 
@@ -106,8 +107,8 @@ async fn body_of(mut body: Incoming) -> String {
 
 #[tokio::test]
 async fn a_client_with_huffman_code_is_answered_call_after_call() {
-    let (client, server) = duplex(4_096);
-    serve(AuthorityStream::new(server));
+    let (client, server) = UnixStream::pair().expect("a connection");
+    serve(adapted(server));
     let (mut calls, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client))
             .await

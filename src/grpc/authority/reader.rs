@@ -1,21 +1,23 @@
-//! The connection as the server sees it: reads go through a rewriter, writes do not.
+//! The reading half of a connection as the server sees it: its bytes go through a rewriter.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, Join, ReadBuf, join};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::rewriter::Rewriter;
 
 /// The bytes of a single read from the inner stream, into a buffer on the stack.
 const CHUNK: usize = 4_096;
 
-/// A client's connection with an `:authority` that h2 accepts.
+/// The requests of a client with an `:authority` that h2 accepts.
 ///
 /// Both buffers are empty, and own no memory, while the connection is idle.
-pub(crate) struct AuthorityStream<S> {
+pub(crate) struct AuthorityReader<S> {
     inner: S,
     rewriter: Rewriter,
     /// Read from the client and not yet rewritten: at most [`CHUNK`].
@@ -25,7 +27,13 @@ pub(crate) struct AuthorityStream<S> {
     given: usize,
 }
 
-impl<S> AuthorityStream<S> {
+/// A client's connection as the server sees it: reads go through the adapter, writes do not.
+pub(crate) fn adapted(stream: UnixStream) -> Join<AuthorityReader<OwnedReadHalf>, OwnedWriteHalf> {
+    let (reader, writer) = stream.into_split();
+    join(AuthorityReader::new(reader), writer)
+}
+
+impl<S> AuthorityReader<S> {
     pub(crate) fn new(inner: S) -> Self {
         Self {
             inner,
@@ -54,7 +62,7 @@ impl<S> AuthorityStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AuthorityReader<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -93,35 +101,5 @@ impl<S: AsyncRead + Unpin> AsyncRead for AuthorityStream<S> {
             }
             this.unread.extend_from_slice(chunk.filled());
         }
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for AuthorityStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }

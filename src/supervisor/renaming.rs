@@ -19,6 +19,9 @@ struct Known {
     stays: bool,
 }
 
+/// A way to recognize a driver: returns the id that the driver then has.
+type Way<'a> = &'a dyn Fn(&Known) -> Option<String>;
+
 impl Supervisor {
     /// Puts each record under the id that the configuration has for its driver now.
     pub(super) fn rename_saved(
@@ -101,7 +104,7 @@ impl Supervisor {
         };
         let by_name = |driver: &Known| self.id_of_name(driver.name.as_ref()?);
         let by_id = |driver: &Known| driver.stays.then(|| driver.id.clone());
-        let ways: [&dyn Fn(&Known) -> Option<String>; 3] = [&by_socket, &by_name, &by_id];
+        let ways: [Way<'_>; 3] = [&by_socket, &by_name, &by_id];
         let mut new_ids: BTreeMap<String, Option<String>> = BTreeMap::new();
         let mut given = BTreeSet::new();
         for id_of in ways {

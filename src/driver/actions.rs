@@ -41,12 +41,11 @@ pub(crate) trait Files {
     fn remove(&mut self, driver: &Driver, removal: Removal);
     /// Returns the outcome, or none when the file exists already.
     fn put(&mut self, driver: &mut Driver, put: Put) -> Option<Event>;
-    fn save(&mut self, driver: &Driver);
 }
 
 /// Applies an event, carries out what it calls for, and applies each outcome before anything else:
-/// the machine decides with the newest facts.
-pub(crate) fn step(driver: &mut Driver, event: Event, now: Moment, files: &mut impl Files) {
+/// the machine decides with the newest facts. Tells whether the driver's record has to be saved.
+pub(crate) fn step(driver: &mut Driver, event: Event, now: Moment, files: &mut impl Files) -> bool {
     let mut next = Some(event);
     let mut is_unsaved = false;
     while let Some(event) = next.take() {
@@ -57,7 +56,5 @@ pub(crate) fn step(driver: &mut Driver, event: Event, now: Moment, files: &mut i
         is_unsaved |= save;
         next = put.and_then(|put| files.put(driver, put));
     }
-    if is_unsaved {
-        files.save(driver);
-    }
+    is_unsaved
 }

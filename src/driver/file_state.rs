@@ -155,10 +155,8 @@ impl RemovalPace {
         if self.put_back.is_none_or(|at| now - at > CALM) {
             self.count = 0;
         }
-        let delay = self
-            .count
-            .checked_sub(AT_ONCE)
-            .map_or(Duration::ZERO, |more| CONTESTED.delay(more));
+        let more = self.count.checked_sub(AT_ONCE);
+        let delay = more.map_or(Duration::ZERO, |more| CONTESTED.delay(more));
         self.count = self.count.saturating_add(1);
         self.put_back = Some(now + delay);
         delay

@@ -206,14 +206,9 @@ impl Driver {
         } else {
             self.announcer.due()
         };
-        let publication = if wanted && self.socket.identity().is_some() {
-            [self.link.retry(), self.not_before]
-                .into_iter()
-                .flatten()
-                .max()
-        } else {
-            None
-        };
+        let is_served = self.socket.identity().is_some();
+        let publication = self.link.retry().max(self.not_before);
+        let publication = publication.filter(|_| wanted && is_served);
         let service = self.name.as_ref().and_then(|_| self.socket.retry());
         [announcement, publication, service, self.absence_ends()]
             .into_iter()

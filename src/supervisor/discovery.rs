@@ -52,12 +52,10 @@ impl Supervisor {
         }
         let is_enabled = self.settings.discovery.enabled;
         let directory = is_enabled.then(|| self.settings.plugins_dir.clone());
-        for key in self.keys() {
-            self.timers.set(Timer::Departure(key), None);
+        for (key, runner) in &mut self.runners {
+            self.timers.set(Timer::Departure(*key), None);
             // A reload changes nothing about how long they have been gone.
-            if before.directory != directory
-                && let Some(runner) = self.runners.get_mut(&key)
-            {
+            if before.directory != directory {
                 runner.directory_gone_since = None;
             }
         }
@@ -85,23 +83,19 @@ impl Supervisor {
         let Some(directory) = self.discovery.directory.clone() else {
             return;
         };
-        let (reach, path) = (self.reach.clone(), directory.clone());
-        let look = move || plugins(&path, &reach);
         if self.reach.may_hang(&directory) {
-            let path = directory.clone();
-            self.look_apart(&directory, look, |seen| Some(Input::Plugins(path, seen)));
+            let (reach, path) = (self.reach.clone(), directory.clone());
+            self.look_apart(&directory, move || {
+                let seen = plugins(&path, &reach);
+                Some(Input::Plugins(path, seen))
+            });
         } else {
-            self.plugins_seen(&directory, look());
+            self.plugins_seen(&directory, plugins(&directory, &self.reach));
         }
     }
 
     /// Looks in another thread, which sends what it saw.
-    fn look_apart<T: Send + 'static>(
-        &mut self,
-        path: &Path,
-        look: impl FnOnce() -> T + Send + 'static,
-        input: impl FnOnce(T) -> Option<Input> + Send + 'static,
-    ) {
+    fn look_apart(&mut self, path: &Path, look: impl FnOnce() -> Option<Input> + Send + 'static) {
         let looks = self.discovery.apart.entry(path.to_owned()).or_default();
         let is_free = |look: &&mut Option<Task>| look.as_ref().is_none_or(Task::is_finished);
         let Some(place) = looks.iter_mut().find(is_free) else {
@@ -110,8 +104,7 @@ impl Supervisor {
         let (reach, sender, path) = (self.reach.clone(), self.sender.clone(), path.to_owned());
         // A mount is looked at by one thread at a time: this look begins when the look before it ends.
         *place = Some(Task::spawn(async move {
-            let seen = reach.look(&path, PATIENCE, look).await;
-            if let Some(input) = seen.ok().and_then(input) {
+            if let Ok(Some(input)) = reach.look(&path, PATIENCE, look).await {
                 send(&sender, input);
             }
         }));
@@ -175,11 +168,7 @@ impl Supervisor {
         }
         if may_hang {
             let (path, found) = (socket.clone(), Input::Candidate(id.clone(), socket.clone()));
-            self.look_apart(
-                &socket,
-                move || exists(&path),
-                |there| there.then_some(found),
-            );
+            self.look_apart(&socket, move || exists(&path).then_some(found));
         } else if exists(&socket) {
             // A second look, because what happened between the first and the watch would go unseen.
             self.driver_found(id, &socket);

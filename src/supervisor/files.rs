@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::runner::{Counts, Runners};
-use super::{DriverId, Input, Names, RunnerKey, StateFile, Work, WorkQueue, send};
+use super::{DriverId, Input, Names, RunnerKey, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::link::{LinkPlace, Published};
@@ -55,7 +55,6 @@ pub(super) struct Disk<'a> {
     pub(super) names: &'a mut Names,
     pub(super) removals: &'a mut Removals,
     pub(super) kubelets: &'a mut KnownKubelets,
-    pub(super) state_file: &'a mut StateFile,
     pub(super) queue: &'a mut WorkQueue,
     pub(super) sender: &'a mpsc::UnboundedSender<Input>,
 }
@@ -87,10 +86,6 @@ impl Files for Disk<'_> {
             Put::Publish(name, slot) => Some(self.publish(&name, slot)),
             Put::Announce(name, slot) => Some(self.announce(&name, slot)),
         }
-    }
-
-    fn save(&mut self, _: &Driver) {
-        self.state_file.changed();
     }
 }
 

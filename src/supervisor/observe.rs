@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::files::{are_links_sockets, existing_link, in_use, link_place, socket_place};
+use super::files::{existing_link, in_use, link_place, socket_place};
 use super::inputs::UNSEEN;
 use super::state_file::Origin;
-use super::{RunnerKey, Subject, Supervisor, Work};
+use super::{Runner, RunnerKey, Subject, Supervisor, Work};
 use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
+use crate::disk::reach::Reach;
 use crate::disk::watch::WatchEvent;
 use crate::driver::{Event, Seen};
 
@@ -25,10 +26,10 @@ impl Supervisor {
         for subject in subjects {
             match subject {
                 Subject::Driver(key) => {
-                    if let Some(runner) = self.runners.get(&key) {
+                    if let Some(runner) = self.runners.get_mut(&key) {
                         runner.monitor.changed();
+                        runner.look_at_exposure(&self.reach);
                     }
-                    self.look_at_exposure(key);
                 }
                 Subject::Files(key) => self.queue.push(key, Work::Look),
                 Subject::StartSocket(_) => self.look_at_start_sockets(),
@@ -45,13 +46,11 @@ impl Supervisor {
         self.look_at_kubelet_directory();
         self.look_at_layout();
         self.look_at_start_sockets();
-        for key in self.keys() {
-            self.queue.push(key, Work::Look);
-            self.queue.push(key, Work::Tick);
-            if let Some(runner) = self.runners.get(&key) {
-                runner.monitor.resync();
-            }
-            self.look_at_exposure(key);
+        for (key, runner) in &mut self.runners {
+            self.queue.push(*key, Work::Look);
+            self.queue.push(*key, Work::Tick);
+            runner.monitor.resync();
+            runner.look_at_exposure(&self.reach);
         }
         self.look_at_plugins();
     }
@@ -89,59 +88,27 @@ impl Supervisor {
 
     /// Looks at a driver's socket and then at its link, which may be another name of the socket.
     pub(super) fn look_at_files(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get(&key) else {
-            return;
-        };
-        let Some(name) = runner.driver.name() else {
-            return;
-        };
-        let ours = runner.driver.serves().map(|(_, identity)| identity);
-        let socket = socket_place(&self.layout, name).intact(ours);
-        self.step(key, Event::SocketSeen(seen(socket)));
-        let Some(runner) = self.runners.get_mut(&key) else {
-            return;
-        };
-        let Some(name) = runner.driver.name() else {
-            return;
-        };
-        let place = link_place(&self.kubelets, &self.layout, name, runner.driver.slot());
-        let link = existing_link(&place);
-        runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
-        let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
-        let hard = place.hard;
-        self.step(key, Event::LinkSeen(seen(link)));
-        if is_symbolic && hard {
-            self.push(key, Event::Reannounce(UNSEEN));
-            self.queue.push(key, Work::Tick);
+        if let Some(runner) = self.runners.get(&key)
+            && let Some(name) = runner.driver.name()
+        {
+            let ours = runner.driver.serves().map(|(_, identity)| identity);
+            let socket = socket_place(&self.layout, name).intact(ours);
+            self.step(key, Event::SocketSeen(seen(socket)));
         }
-    }
-
-    pub(super) fn are_links_sockets(&self) -> bool {
-        are_links_sockets(&self.kubelets, &self.layout)
-    }
-
-    /// Looks at the way to the socket of a driver that the configuration names. The monitor refuses a
-    /// driver that was discovered in such a place.
-    pub(super) fn look_at_exposure(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get_mut(&key) else {
-            return;
-        };
-        let (id, socket) = (&runner.id, &runner.settings.csi_socket);
-        // The main loop does not wait for a file system that another machine or program serves.
-        let now = if runner.origin == Origin::Discovery || self.reach.may_hang(socket) {
-            None
-        } else {
-            // A path that cannot be looked at cannot be connected to either, and that says why.
-            Exposure::of(socket).unwrap_or(None)
-        };
-        if now == runner.exposure {
-            return;
+        if let Some(runner) = self.runners.get_mut(&key)
+            && let Some(name) = runner.driver.name()
+        {
+            let place = link_place(&self.kubelets, &self.layout, name, runner.driver.slot());
+            let link = existing_link(&place);
+            runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
+            let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
+            let hard = place.hard;
+            self.step(key, Event::LinkSeen(seen(link)));
+            if is_symbolic && hard {
+                self.push(key, Event::Reannounce(UNSEEN));
+                self.queue.push(key, Work::Tick);
+            }
         }
-        if let Some(exposure) = &now {
-            let mend = exposure.mend();
-            tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {mend}");
-        }
-        runner.exposure = now;
     }
 
     /// The note for the status.
@@ -156,6 +123,29 @@ impl Supervisor {
             more => format!("; and {more} more drivers"),
         };
         Some(format!("{id}: {exposure}: {mend}{more}"))
+    }
+}
+
+impl Runner {
+    /// Looks at the way to the socket of a driver that the configuration names. The monitor refuses a
+    /// driver that was discovered in such a place.
+    pub(super) fn look_at_exposure(&mut self, reach: &Reach) {
+        let (id, socket) = (&self.id, &self.settings.csi_socket);
+        // The main loop does not wait for a file system that another machine or program serves.
+        let now = if self.origin == Origin::Discovery || reach.may_hang(socket) {
+            None
+        } else {
+            // A path that cannot be looked at cannot be connected to either, and that says why.
+            Exposure::of(socket).unwrap_or(None)
+        };
+        if now == self.exposure {
+            return;
+        }
+        if let Some(exposure) = &now {
+            let mend = exposure.mend();
+            tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {mend}");
+        }
+        self.exposure = now;
     }
 }
 

@@ -111,8 +111,8 @@ impl Supervisor {
         let monitor = self.monitor(key, generation, &id);
         if let Some(runner) = self.runners.get_mut(&key) {
             runner.reconfigure(settings, monitor, origin, now);
+            runner.look_at_exposure(&self.reach);
         }
-        self.look_at_exposure(key);
         // What was in the way before may not be by the new settings.
         self.queue.push(key, Work::Look);
         self.queue.push(key, Work::Tick);

@@ -19,6 +19,9 @@ struct Known {
     stays: bool,
 }
 
+/// A way to recognize a driver: returns the id that the driver then has.
+type Way<'a> = &'a dyn Fn(&Known) -> Option<String>;
+
 impl Supervisor {
     /// Puts each record under the id that the configuration has for its driver now.
     pub(super) fn rename_saved(
@@ -66,23 +69,20 @@ impl Supervisor {
             name: runner.driver.name().cloned(),
             stays: stays(self, &runner.id),
         });
-        let new_ids = self.new_ids(known.collect());
         let mut renamed = Vec::new();
-        for key in self.keys() {
-            let Some(old) = self.runners.get(&key).map(|runner| runner.id.clone()) else {
+        let new_ids = self.new_ids(known.collect()).into_iter();
+        for (old, new) in new_ids.filter(|(old, new)| new.as_ref() != Some(old)) {
+            let Some(key) = self.key_of(&old) else {
                 continue;
             };
-            let new = new_ids.get(&*old).and_then(|new| new.as_deref());
-            match new {
-                None => drop(self.remove_driver(key)),
-                Some(new) if *new == *old => {}
-                Some(new) => {
-                    tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
-                    self.metrics.registering.forget(&old);
-                    self.board.set(&old, None);
-                    renamed.push((key, DriverId::from(new)));
-                }
-            }
+            let Some(new) = new.map(DriverId::from) else {
+                self.remove_driver(key);
+                continue;
+            };
+            tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
+            self.metrics.registering.forget(&old);
+            self.board.set(&old.into(), None);
+            renamed.push((key, new));
         }
         for (key, id) in renamed {
             self.metrics.registering.expect(&id);
@@ -98,28 +98,22 @@ impl Supervisor {
     /// whose id another driver has now. Each id is given once: to the driver at its socket, else to the
     /// driver with its name, else to the driver that had it.
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {
-        let mut new_ids = BTreeMap::new();
-        let mut given = BTreeSet::new();
-        let mut give = |driver: &Known, id: Option<String>| {
-            let is_free = |id: &String| given.insert(id.clone());
-            let id = id.filter(is_free);
-            let is_given = id.is_some();
-            new_ids.insert(driver.id.clone(), id);
-            is_given
+        let by_socket = |driver: &Known| {
+            let id = self.id_of_socket(driver.csi_socket.as_deref()?)?;
+            (driver.stays || id != driver.id).then_some(id)
         };
-        let mut left = known;
-        left.retain(|driver| {
-            let socket = driver.csi_socket.as_deref();
-            let id = socket.and_then(|socket| self.id_of_socket(socket));
-            !give(driver, id.filter(|id| driver.stays || *id != driver.id))
-        });
-        left.retain(|driver| {
-            let name = driver.name.as_ref();
-            !give(driver, name.and_then(|name| self.id_of_name(name)))
-        });
-        for driver in left {
-            let stays = driver.stays.then(|| driver.id.clone());
-            give(&driver, stays);
+        let by_name = |driver: &Known| self.id_of_name(driver.name.as_ref()?);
+        let by_id = |driver: &Known| driver.stays.then(|| driver.id.clone());
+        let ways: [Way<'_>; 3] = [&by_socket, &by_name, &by_id];
+        let mut new_ids: BTreeMap<String, Option<String>> = BTreeMap::new();
+        let mut given = BTreeSet::new();
+        for id_of in ways {
+            for driver in &known {
+                let new_id = new_ids.entry(driver.id.clone()).or_default();
+                if new_id.is_none() {
+                    *new_id = id_of(driver).filter(|id| given.insert(id.clone()));
+                }
+            }
         }
         new_ids
     }

@@ -158,12 +158,8 @@ impl Runner {
     ) {
         let before = &self.settings;
         let elsewhere = before.csi_socket != settings.csi_socket || before.name != settings.name;
-        self.driver.reconfigure(
-            settings.withdraw_after,
-            advertised(&settings),
-            elsewhere,
-            now,
-        );
+        let (away, info) = (settings.withdraw_after, advertised(&settings));
+        self.driver.reconfigure(away, info, elsewhere, now);
         // A driver that is looked for elsewhere has not been tried there.
         self.tried &= !elsewhere;
         self.settings = settings;

@@ -9,6 +9,8 @@ use tokio::time::{sleep, timeout};
 use super::{Runner, RunnerKey, Subject, Supervisor, Timer, Work};
 use crate::api::control::{Client, ClientError};
 use crate::config::OnStop;
+use crate::disk::layout::Layout;
+use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{self, RuntimeError};
 use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::systemd;
@@ -26,8 +28,8 @@ impl Supervisor {
         let on_stop = self.settings.service.on_stop;
         if self.hear_kubelets(withdraws(on_stop)).await {
             self.tell_end("stopping; the drivers are withdrawn");
-            for key in self.keys() {
-                self.withdraw(key);
+            for runner in self.runners.values_mut() {
+                runner.withdraw(&self.layout, &mut self.removals);
             }
         } else {
             self.tell_end("stopping; the drivers stay registered");
@@ -44,14 +46,10 @@ impl Supervisor {
     /// is handed over, so that the kubelet notices nothing.
     pub(super) async fn make_way(mut self, taken: RuntimeError) -> RuntimeError {
         self.tell_end("stopping; another instance looks after the drivers");
-        let successor = match self.state_file.runtime() {
-            Some(runtime) => {
-                let path = runtime.path().to_owned();
-                self.hear_kubelets(async move { successor(&path).await })
-                    .await
-            }
-            None => None,
-        };
+        let runtime = self.state_file.runtime();
+        let runtime = runtime.map(|runtime| runtime.path().to_owned());
+        let search = async { successor(runtime.as_deref()?).await };
+        let successor = self.hear_kubelets(search).await;
         self.hear_last_calls().await;
         // The other instance listens at the same places, once no other process does.
         self.runners
@@ -99,26 +97,10 @@ impl Supervisor {
         }
     }
 
-    /// Removes a driver's link and socket, if they are ours.
-    pub(super) fn withdraw(&mut self, key: RunnerKey) {
-        let Some(runner) = self.runners.get_mut(&key) else {
-            return;
-        };
-        let layout = &self.layout;
-        runner.files.service = None;
-        if let Some((name, slot, identity)) = runner.driver.links() {
-            self.removals.remove(layout.link(name, slot), identity);
-        }
-        if let Some((name, identity)) = runner.driver.serves() {
-            self.removals.remove(layout.socket(name), identity);
-        }
-        runner.driver.was_withdrawn();
-    }
-
     /// Removes a driver that is no longer ours, with its files and all that was counted.
     pub(super) fn remove_driver(&mut self, key: RunnerKey) -> Option<Runner> {
-        self.withdraw(key);
-        let runner = self.detach(key)?;
+        let mut runner = self.detach(key)?;
+        runner.withdraw(&self.layout, &mut self.removals);
         self.metrics.registering.forget(&runner.id);
         Some(runner)
     }
@@ -139,6 +121,20 @@ impl Supervisor {
             self.queue.push(key, Work::NameFree(name.clone()));
         }
         Some(runner)
+    }
+}
+
+impl Runner {
+    /// Removes the driver's link and socket, if they are ours.
+    fn withdraw(&mut self, layout: &Layout, removals: &mut Removals) {
+        self.files.service = None;
+        if let Some((name, slot, identity)) = self.driver.links() {
+            removals.remove(layout.link(name, slot), identity);
+        }
+        if let Some((name, identity)) = self.driver.serves() {
+            removals.remove(layout.socket(name), identity);
+        }
+        self.driver.was_withdrawn();
     }
 }
 

@@ -159,8 +159,8 @@ impl Supervisor {
         if let Some(record) = record {
             self.restore(&mut runner, record);
         }
+        runner.look_at_exposure(&self.reach);
         self.runners.insert(key, runner);
-        self.look_at_exposure(key);
         if self.kubelets.is_blind() {
             self.push(key, Event::DirectoryReplaced);
         }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::files::are_links_sockets;
 use super::inputs::UNSEEN_KUBELET;
 use super::runner::text;
 use super::{DriverId, RESYNC, Runner, Supervisor, Timer};
@@ -188,7 +189,7 @@ impl Supervisor {
             )
         });
         let forbidden = self.watcher.forbidden().next();
-        let unseen = self.kubelets.are_unseen() && !self.are_links_sockets();
+        let unseen = self.kubelets.are_unseen() && !are_links_sockets(&self.kubelets, &self.layout);
         let notes = [
             self.troubles.refusal.clone(),
             unwatched,

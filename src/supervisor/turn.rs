@@ -124,11 +124,12 @@ impl Supervisor {
             names: &mut self.names,
             removals: &mut self.removals,
             kubelets: &mut self.kubelets,
-            state_file: &mut self.state_file,
             queue: &mut self.queue,
             sender: &self.sender,
         };
-        step(&mut runner.driver, event, now, &mut disk);
+        if step(&mut runner.driver, event, now, &mut disk) {
+            self.state_file.changed();
+        }
         let driver = &runner.driver;
         // Through the link as it is now, and so through the directory as it is now.
         if is_registration && driver.is_registered() {

@@ -92,8 +92,6 @@ impl Files for Done {
             Put::Publish(..) | Put::Announce(..) => Event::LinkPublished(identity),
         })
     }
-
-    fn save(&mut self, _: &Driver) {}
 }
 
 /// A driver in this phase, reached by the shortest way.

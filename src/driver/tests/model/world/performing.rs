@@ -33,8 +33,11 @@ impl World {
             broken: None,
             name_released: false,
         };
-        step(&mut driver, event, now, &mut files);
+        let is_unsaved = step(&mut driver, event, now, &mut files);
         files.look_at(&driver);
+        if is_unsaved {
+            files.world.write();
+        }
         let (broken, name_released) = (files.broken, files.name_released);
         if let Some(broken) = broken {
             return Err(broken);
@@ -218,10 +221,5 @@ impl Files for ModelFiles<'_> {
                 self.check(outcome)
             }
         }
-    }
-
-    fn save(&mut self, driver: &Driver) {
-        self.look_at(driver);
-        self.world.write();
     }
 }

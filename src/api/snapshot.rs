@@ -41,7 +41,7 @@ pub(crate) struct Daemon {
 pub(crate) enum Unavailable {
     #[error(transparent)]
     Stopping(#[from] Stopping),
-    #[error("the main loop of the daemon does not run: its last turn was due {0:?} ago")]
+    #[error("the main loop of the daemon does not run: its last turn was due {} s ago", .0.as_secs())]
     Stalled(Duration),
 }
 

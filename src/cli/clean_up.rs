@@ -18,7 +18,7 @@ use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
 use crate::disk::sweep::{Ours, Unclaimed, sweep};
 use crate::os::text::printable;
-use crate::supervisor::state_file::SavedState;
+use crate::supervisor::saved_state::SavedState;
 use crate::systemd::log;
 
 /// Warns of each file that cannot be removed, as the daemon would.

@@ -8,7 +8,7 @@ use super::exit::print_error;
 use crate::config::{self, ConfigError, Loaded, Sources};
 use crate::disk::runtime_dir;
 use crate::kubelet::root::{self, Host, KubeletRoot, RootSource};
-use crate::supervisor::state_file::SavedState;
+use crate::supervisor::saved_state::SavedState;
 use crate::systemd::main_pids_of_kubelets;
 
 /// A configuration that can be read more than once.

@@ -43,7 +43,7 @@ enum Access {
 
 impl Exposure {
     /// The command that ends it.
-    pub(crate) fn mend(&self) -> String {
+    pub(crate) fn fix(&self) -> String {
         match self {
             Exposure::Owner { path, .. } => format!("chown -h root: {}", path.display()),
             Exposure::Mode { directory, .. } => format!("chmod go-w {}", directory.display()),
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(Exposure::of(&socket).unwrap(), None);
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
         let found = Exposure::of(&socket).unwrap().unwrap();
-        assert_eq!(found.mend(), format!("chmod go-w {}", open.display()));
+        assert_eq!(found.fix(), format!("chmod go-w {}", open.display()));
         assert_eq!(Exposure::of(&root.join("a/circle/x")).unwrap(), None);
         assert_eq!(Exposure::of(&root.join("a/none/x")).unwrap(), None);
     }

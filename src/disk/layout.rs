@@ -85,14 +85,14 @@ impl Layout {
         self.kubelet_dir.join(self.socket_name(name))
     }
 
-    pub(crate) fn link(&self, name: &DriverName, slot: LinkAlias) -> PathBuf {
+    pub(crate) fn link(&self, name: &DriverName, alias: LinkAlias) -> PathBuf {
         let plain = self.kubelet_dir.join(format!("{name}{REG_SOCK}"));
-        if slot == LinkAlias::default() {
+        if alias == LinkAlias::default() {
             return plain;
         }
         // A driver name has no underscore, so a fresh link never has the path of another plain
         // link.
-        let fresh = format!("{name}_{}{REG_SOCK}", slot.0);
+        let fresh = format!("{name}_{}{REG_SOCK}", alias.0);
         let fresh = self.kubelet_dir.join(fresh);
         match fresh.as_os_str().len() {
             0..=SUN_PATH_MAX => fresh,
@@ -108,7 +108,7 @@ impl Layout {
         let between = rest.and_then(|rest| rest.strip_suffix(REG_SOCK));
         between.is_some_and(|between| {
             let fresh = between.strip_prefix('_');
-            between.is_empty() || fresh.is_some_and(|slot| slot.parse::<u32>().is_ok())
+            between.is_empty() || fresh.is_some_and(|alias| alias.parse::<u32>().is_ok())
         })
     }
 

@@ -27,7 +27,7 @@ pub(super) fn exposed(path: &Path, reach: &Reach) -> Option<Finding> {
         return None;
     }
     let exposure = Exposure::of(path).ok().flatten()?;
-    let fix = exposure.mend();
+    let fix = exposure.fix();
     Some(Finding::warning(PLUGIN_DIRECTORY, exposure, fix))
 }
 
@@ -98,7 +98,7 @@ fn diagnose(settings: &DriverSettings, error: &DriverError) -> Finding {
         DriverError::Exposed { exposure, .. } => {
             let id = directory::of(&settings.csi_socket).file_name();
             let id = id.unwrap_or_default().to_string_lossy();
-            let fix = exposure.mend();
+            let fix = exposure.fix();
             let fix = format!("{fix}; or, if you trust those users, configure [drivers.\"{id}\"]");
             fault(PLUGIN_DIRECTORY, &fix)
         }

@@ -79,8 +79,8 @@ impl Driver {
         self.registration == RegistrationState::Unregistered(Unregistered::DirectoryReplaced)
     }
 
-    pub(crate) fn terms(&self) -> &AdvertisedInfo {
-        &self.terms
+    pub(crate) fn advertised(&self) -> &AdvertisedInfo {
+        &self.advertised
     }
 
     pub(crate) fn name(&self) -> Option<&DriverName> {
@@ -100,11 +100,11 @@ impl Driver {
     /// The link, when it exists.
     pub(crate) fn links(&self) -> Option<(&DriverName, LinkAlias, &Identity)> {
         let (name, identity) = self.name.as_ref().zip(self.link.identity())?;
-        Some((name, self.slot, identity))
+        Some((name, self.alias, identity))
     }
 
-    pub(crate) fn slot(&self) -> LinkAlias {
-        self.slot
+    pub(crate) fn alias(&self) -> LinkAlias {
+        self.alias
     }
 
     /// A kubelet holds the driver, whatever its phase is.

@@ -7,7 +7,7 @@
 use super::Driver;
 use super::announcer::Announcer;
 use super::machine::DriverState;
-use super::pace::Pace;
+use super::pace::ChangePace;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
@@ -18,9 +18,9 @@ use crate::os::clock::Moment;
 pub(crate) struct Handover {
     /// Which link, and what a kubelet may know about its path. A kubelet before 1.36 that has asked
     /// through the path drops it by the driver's name, so no other path may exist beside it.
-    slot: LinkAlias,
+    alias: LinkAlias,
     announcer: Announcer,
-    changes: Pace,
+    changes: ChangePace,
     /// The registration and its link; none when no kubelet holds the driver.
     held: Option<(Registration, Option<Identity>)>,
 }
@@ -42,7 +42,7 @@ impl Driver {
         self.socket.cleared();
         self.link.cleared();
         Some(Handover {
-            slot: std::mem::take(&mut self.slot),
+            alias: std::mem::take(&mut self.alias),
             announcer: std::mem::take(&mut self.announcer),
             changes: std::mem::take(&mut self.changes),
             held,
@@ -56,7 +56,7 @@ impl Driver {
 
     /// Takes what another driver has given up.
     pub(crate) fn inherit(&mut self, handover: Handover, now: Moment) {
-        self.slot = handover.slot;
+        self.alias = handover.alias;
         self.announcer = handover.announcer;
         self.changes = handover.changes;
         let Some((registration, link)) = handover.held else {

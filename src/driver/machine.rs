@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::announcer::Announcer;
 use super::answer::{Answer, AnswerChange};
 use super::file_state::FileState;
-use super::pace::Pace;
+use super::pace::ChangePace;
 use super::registration_state::{RegistrationState, Unregistered};
 use super::{Actions, AdvertisedInfo, Event, Put, Removal};
 use crate::disk::layout::LinkAlias;
@@ -20,13 +20,13 @@ pub(super) const CALL_CHECK: Duration = Duration::from_secs(3);
 pub(crate) struct Driver {
     /// How long the driver may be away before its link is removed.
     pub(super) withdraw_after: Option<Duration>,
-    pub(super) terms: AdvertisedInfo,
+    pub(super) advertised: AdvertisedInfo,
     /// The name that the driver last gave: the socket and the link are named after it.
     pub(super) name: Option<DriverName>,
     pub(super) state: DriverState,
     pub(super) socket: FileState,
     pub(super) link: FileState,
-    pub(super) slot: LinkAlias,
+    pub(super) alias: LinkAlias,
     /// The link is not published before this.
     pub(super) not_before: Option<Moment>,
     pub(super) registration: RegistrationState,
@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     pub(super) withdrawal: Option<Withdrawal>,
     pub(super) announcer: Announcer,
     /// The pace of announcements of changes to a registered driver.
-    pub(super) changes: Pace,
+    pub(super) changes: ChangePace,
     /// An announcement was requested, for this reason.
     pub(super) requested: Option<&'static str>,
     /// The pending announcement waits until then, because a call was in progress.
@@ -100,21 +100,21 @@ impl PendingChange {
 }
 
 impl Driver {
-    pub(crate) fn new(withdraw_after: Option<Duration>, terms: AdvertisedInfo) -> Driver {
+    pub(crate) fn new(withdraw_after: Option<Duration>, advertised: AdvertisedInfo) -> Driver {
         Driver {
             withdraw_after,
-            terms,
+            advertised,
             name: None,
             state: DriverState::Asking { slow: None },
             socket: FileState::new("the registration socket"),
             link: FileState::new("the link"),
-            slot: LinkAlias::default(),
+            alias: LinkAlias::default(),
             not_before: None,
             registration: RegistrationState::Unregistered(Unregistered::NotYet),
             asked: None,
             withdrawal: None,
             announcer: Announcer::default(),
-            changes: Pace::default(),
+            changes: ChangePace::default(),
             requested: None,
             held_until: None,
         }
@@ -125,16 +125,16 @@ impl Driver {
     pub(crate) fn reconfigure(
         &mut self,
         withdraw_after: Option<Duration>,
-        terms: AdvertisedInfo,
+        advertised: AdvertisedInfo,
         elsewhere: bool,
         now: Moment,
     ) {
         self.withdraw_after = withdraw_after;
-        let news = self.terms != terms;
-        self.terms = terms;
+        let news = self.advertised != advertised;
+        self.advertised = advertised;
         if news {
             // A change by the operator does not wait because the driver has changed of late.
-            self.changes = Pace::default();
+            self.changes = ChangePace::default();
         }
         if news && !self.is_registered() {
             // A kubelet that rejected the old settings may accept the new ones.
@@ -236,7 +236,7 @@ impl Driver {
             LinkPolicy::Wanted => {
                 let early = self.not_before.is_some_and(|at| now < at);
                 if self.socket.identity().is_some() && self.link.is_due(now) && !early {
-                    actions.put = Some(Put::Publish(name, self.slot));
+                    actions.put = Some(Put::Publish(name, self.alias));
                 }
             }
             LinkPolicy::Unwanted => {
@@ -274,10 +274,10 @@ impl Driver {
             return Some(PendingChange::Requested(reason));
         }
         let registration = self.registered()?;
-        let terms = registration.terms.change_to(&self.terms);
+        let advertised = registration.advertised.change_to(&self.advertised);
         // No process serves the socket that the kubelet knows, so the announcement costs nothing.
-        if registration.terms.endpoint != self.terms.endpoint {
-            return terms.map(PendingChange::Endpoint);
+        if registration.advertised.endpoint != self.advertised.endpoint {
+            return advertised.map(PendingChange::Endpoint);
         }
         match registration.answer.change_to(answer) {
             AnswerChange::Announce(news) => Some(PendingChange::Other(news)),
@@ -285,7 +285,7 @@ impl Driver {
                 Some(PendingChange::Other(news))
             }
             AnswerChange::Collision(_) => None,
-            AnswerChange::Limit(_) | AnswerChange::None => terms.map(PendingChange::Other),
+            AnswerChange::Limit(_) | AnswerChange::None => advertised.map(PendingChange::Other),
         }
     }
 
@@ -313,8 +313,8 @@ impl Driver {
         // The requested announcement was one of the link that goes.
         self.requested = None;
         self.held_until = None;
-        if let Some((name, slot, identity)) = self.links() {
-            let removal = Removal::Link(name.clone(), slot, identity.clone());
+        if let Some((name, alias, identity)) = self.links() {
+            let removal = Removal::Link(name.clone(), alias, identity.clone());
             actions.remove.push(removal);
             self.link.cleared();
         }

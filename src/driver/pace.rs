@@ -19,14 +19,14 @@ const URGENT: Duration = Duration::from_secs(10);
 
 /// Announcements of changes, so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Pace {
+pub(crate) struct ChangePace {
     count: u32,
     last: Option<Moment>,
     /// A change waits for its time.
     holding: bool,
 }
 
-impl Pace {
+impl ChangePace {
     /// When the next change may be announced.
     pub(crate) fn next(&self, urgent: bool) -> Moment {
         let delay = BETWEEN.delay(self.count.saturating_sub(1));
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn at_once_then_after_a_minute_doubling_to_thirty() {
-        let mut pace = Pace::default();
+        let mut pace = ChangePace::default();
         let mut now = Moment(5 * MINUTE);
         assert!(pace.next(false) <= now);
         let mut waits = Vec::new();
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_hour_without_a_change_starts_it_over() {
-        let mut pace = Pace::default();
+        let mut pace = ChangePace::default();
         for _ in 0..5 {
             pace.announced(Moment(0));
         }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_urgent_waits_for_ten_seconds_at_most() {
-        let mut pace = Pace::default();
+        let mut pace = ChangePace::default();
         for _ in 0..9 {
             pace.announced(Moment(0));
         }

@@ -18,8 +18,8 @@ pub(crate) struct Record {
     /// The driver as last registered, with the kubelet that did it.
     pub(crate) registration: Option<Registration>,
     /// Which link of the driver, also while the link does not exist.
-    #[serde(default)]
-    pub(crate) slot: LinkAlias,
+    #[serde(default, rename = "slot")]
+    pub(crate) alias: LinkAlias,
     pub(crate) link: Option<Identity>,
     /// The process that has called through the link's path.
     #[serde(default)]
@@ -48,7 +48,7 @@ impl Driver {
         Record {
             name: self.name.clone(),
             registration: self.registered().cloned(),
-            slot: self.slot,
+            alias: self.alias,
             link: self.link.identity().cloned(),
             called_by: self.announcer.caller(),
             withdrawn_by_hand: self.withdrawal == Some(Withdrawal::ByHand),
@@ -71,10 +71,10 @@ impl Driver {
         if let Some(caller) = record.called_by.filter(|caller| runs(*caller)) {
             // This kubelet may hold the path of the link, and must not see a second link beside it.
             self.announcer.asked(Some(caller));
-            self.slot = record.slot;
+            self.alias = record.alias;
         }
         let Some(found) = link else { return };
-        self.slot = record.slot;
+        self.alias = record.alias;
         let recorded = record.link.as_ref();
         if !recorded.is_some_and(|link| link.is_same_object(&found)) {
             // The look after the socket is served tells whose link this is.
@@ -87,5 +87,32 @@ impl Driver {
             }
             Some(_) | None => self.announcer.adopted(now),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::tests::scenario::{advertised, answer};
+
+    /// An earlier version wrote these names, and may have to read them again.
+    #[test]
+    fn the_names_in_state_json_stay() {
+        let registration = Registration {
+            answer: answer(),
+            advertised: advertised(),
+            kubelet: None,
+        };
+        let record = Record {
+            name: None,
+            registration: Some(registration),
+            alias: LinkAlias(2),
+            link: None,
+            called_by: None,
+            withdrawn_by_hand: false,
+        };
+        let json = serde_json::to_value(&record).unwrap();
+        assert_eq!(json["slot"], 2);
+        assert_eq!(json["registration"]["terms"]["endpoint"], "/e");
     }
 }

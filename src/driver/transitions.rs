@@ -145,7 +145,7 @@ impl Driver {
             self.registration = RegistrationState::Registered(Registration {
                 kubelet,
                 answer,
-                terms: told.unwrap_or_else(|| self.terms.clone()),
+                advertised: told.unwrap_or_else(|| self.advertised.clone()),
             });
             self.announcer.settled(kubelet);
         }
@@ -181,7 +181,7 @@ impl Driver {
         self.announcer.ended(process, now);
         // No kubelet holds the link now, so going back to the plain name costs nothing; but the next
         // kubelet may have asked through it before the end of the last one was seen.
-        if self.slot != LinkAlias::default() && self.asked.is_none() {
+        if self.alias != LinkAlias::default() && self.asked.is_none() {
             self.move_link(LinkAlias::default(), actions);
         }
     }
@@ -235,7 +235,7 @@ impl Driver {
                 let news = Unregistered::Announced(change.words());
                 self.registration = RegistrationState::Unregistered(news);
                 self.announcer.renewed(now);
-                actions.put = Some(Put::Announce(name, self.slot));
+                actions.put = Some(Put::Announce(name, self.alias));
             }
             return;
         }
@@ -244,10 +244,10 @@ impl Driver {
         }
         match self.announcer.decide(now, kubelet_there, calling) {
             Verdict::Wait => {}
-            Verdict::Announce => actions.put = Some(Put::Announce(name, self.slot)),
+            Verdict::Announce => actions.put = Some(Put::Announce(name, self.alias)),
             Verdict::Rename => {
                 self.not_before = Some(now + GAP);
-                self.move_link(LinkAlias(self.slot.0 + 1), actions);
+                self.move_link(LinkAlias(self.alias.0 + 1), actions);
             }
         }
     }
@@ -298,13 +298,13 @@ impl Driver {
         // What blocked the old name does not block the new one.
         self.link.cleared();
         self.socket.cleared();
-        self.slot = LinkAlias::default();
+        self.alias = LinkAlias::default();
         self.registration = RegistrationState::Unregistered(Unregistered::NotYet);
         self.announcer.renewed(now);
     }
 
-    fn move_link(&mut self, slot: LinkAlias, actions: &mut Actions) {
+    fn move_link(&mut self, alias: LinkAlias, actions: &mut Actions) {
         self.unlink(actions);
-        self.slot = slot;
+        self.alias = alias;
     }
 }

@@ -36,7 +36,8 @@ impl Supervisor {
     fn find(&self, driver: &str) -> Option<(RunnerKey, &Runner)> {
         let has_name =
             |runner: &Runner| runner.driver.name().map(DriverName::as_str) == Some(driver);
-        let by_name = || self.keys_where(has_name).first().copied();
+        let id = |key: &RunnerKey| self.runners.get(key).map(|runner| runner.id.clone());
+        let by_name = || self.keys_where(has_name).into_iter().min_by_key(id);
         let key = self.key_of(driver).or_else(by_name)?;
         Some((key, self.runners.get(&key)?))
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::state_file::Origin;
+use super::saved_state::Origin;
 use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
 use crate::config::csi_socket;
 use crate::csi::discover::{Discoverable, exists, plugins};

@@ -62,9 +62,9 @@ pub(super) struct Disk<'a> {
 impl Files for Disk<'_> {
     fn remove(&mut self, _: &Driver, removal: Removal) {
         match removal {
-            Removal::Link(name, slot, identity) => {
+            Removal::Link(name, alias, identity) => {
                 self.removals
-                    .remove(self.layout.link(&name, slot), &identity);
+                    .remove(self.layout.link(&name, alias), &identity);
             }
             Removal::Socket(name, identity) => self.unserve(&name, identity),
         }
@@ -74,7 +74,7 @@ impl Files for Disk<'_> {
         match put {
             Put::Serve(_) if driver.serves().is_some() => None,
             Put::Serve(name) => Some(
-                self.serve(&name, driver.slot())
+                self.serve(&name, driver.alias())
                     .map_or_else(Event::SocketBlocked, Event::SocketServed),
             ),
             Put::Publish(..) if driver.links().is_some() => None,
@@ -83,20 +83,20 @@ impl Files for Disk<'_> {
             Put::Publish(..) | Put::Announce(..) if self.lost_its_socket(driver) => {
                 Some(Event::SocketSeen(Seen::NotOurs))
             }
-            Put::Publish(name, slot) => Some(self.publish(&name, slot)),
-            Put::Announce(name, slot) => Some(self.announce(&name, slot)),
+            Put::Publish(name, alias) => Some(self.publish(&name, alias)),
+            Put::Announce(name, alias) => Some(self.announce(&name, alias)),
         }
     }
 }
 
 impl Disk<'_> {
-    fn serve(&mut self, name: &DriverName, slot: LinkAlias) -> Result<Identity, Obstacle> {
+    fn serve(&mut self, name: &DriverName, alias: LinkAlias) -> Result<Identity, Obstacle> {
         if let Err((holder, id)) = self.names.check(name, self.key) {
             self.queue.push(*holder, Work::NameWanted(self.key));
             return Err(Obstacle::NameTaken(id.to_string()));
         }
-        self.removals.claim_links(self.layout, name, slot);
-        recall_unseen_kubelet(self.kubelets, self.layout, name, slot);
+        self.removals.claim_links(self.layout, name, alias);
+        recall_unseen_kubelet(self.kubelets, self.layout, name, alias);
         let place = socket_place(self.layout, name);
         let ours = self.files.service.as_ref().map(Service::socket);
         match place.listen(ours, self.take_over) {
@@ -129,8 +129,8 @@ impl Disk<'_> {
         self.queue.push(self.key, Work::NameFree(name.clone()));
     }
 
-    fn publish(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
-        let place = link_place(self.kubelets, self.layout, name, slot);
+    fn publish(&mut self, name: &DriverName, alias: LinkAlias) -> Event {
+        let place = link_place(self.kubelets, self.layout, name, alias);
         match place.publish(self.take_over) {
             Ok(published) => {
                 self.files.owner_watch = None;
@@ -158,8 +158,8 @@ impl Disk<'_> {
         }
     }
 
-    fn announce(&mut self, name: &DriverName, slot: LinkAlias) -> Event {
-        let place = link_place(self.kubelets, self.layout, name, slot);
+    fn announce(&mut self, name: &DriverName, alias: LinkAlias) -> Event {
+        let place = link_place(self.kubelets, self.layout, name, alias);
         match place.announce(self.take_over) {
             Ok(published) => {
                 self.note_hard_links(&place, &published);
@@ -227,9 +227,9 @@ pub(super) fn recall_unseen_kubelet(
     kubelets: &mut KnownKubelets,
     layout: &Layout,
     name: &DriverName,
-    slot: LinkAlias,
+    alias: LinkAlias,
 ) {
-    let link = Identity::of(&layout.link(name, slot));
+    let link = Identity::of(&layout.link(name, alias));
     let is_pair = link.is_ok_and(|link| link.is_at(&layout.socket(name)));
     if is_pair && layout.one_directory() {
         kubelets.went_unseen();
@@ -247,11 +247,11 @@ pub(super) fn link_place<'a>(
     kubelets: &KnownKubelets,
     layout: &'a Layout,
     name: &DriverName,
-    slot: LinkAlias,
+    alias: LinkAlias,
 ) -> LinkPlace<'a> {
     LinkPlace {
         hard: are_links_sockets(kubelets, layout),
-        path: layout.link(name, slot),
+        path: layout.link(name, alias),
         target: layout.target(name),
         socket: layout.socket(name),
         stage: layout.link_stage(),

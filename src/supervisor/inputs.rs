@@ -14,7 +14,7 @@ use crate::csi::monitor::MonitorReport;
 use crate::disk::layout::Layout;
 use crate::driver::{AdvertisedInfo, Event};
 use crate::grpc::proto::control::Cause;
-use crate::kubelet::endpoint::session::{KubeletAsking, KubeletCall, Outcome, Told};
+use crate::kubelet::endpoint::session::{GetInfoCall, KubeletCall, Notification, Outcome};
 use crate::os::process::Process;
 use crate::os::task::Task;
 use crate::systemd::journal::message_id;
@@ -80,13 +80,13 @@ impl Supervisor {
                     self.push(key, event);
                 }
             }
-            Input::Endpoint(key, KubeletCall::KubeletAsking { pid }) => {
+            Input::Endpoint(key, KubeletCall::GetInfo { pid }) => {
                 if let Some(runner) = self.runners.get(&key) {
                     runner.endpoint.took_asked();
                     self.push(key, Event::KubeletAsked(pid.and_then(Process::of)));
                 }
             }
-            Input::Endpoint(key, KubeletCall::Told(told)) => self.kubelet_told(key, *told),
+            Input::Endpoint(key, KubeletCall::Notify(told)) => self.kubelet_told(key, *told),
             Input::OwnerGone(key) => self.queue.push(key, Work::Look),
             Input::KubeletEnded(process) => {
                 tracing::info!(pid = process.pid, "the kubelet has ended");
@@ -107,7 +107,7 @@ impl Supervisor {
 
     /// A kubelet said how the registration went. It has its answer when that is saved, also where the
     /// driver that it speaks of was removed.
-    fn kubelet_told(&mut self, key: RunnerKey, told: Told) {
+    fn kubelet_told(&mut self, key: RunnerKey, told: Notification) {
         self.state_file.answer_after_save(told.heard);
         let kubelet = told.pid.and_then(Process::behind);
         self.kubelet_called(kubelet);
@@ -174,7 +174,7 @@ impl Runner {
         &mut self,
         outcome: Outcome,
         kubelet: Option<Process>,
-        asked: Option<KubeletAsking>,
+        asked: Option<GetInfoCall>,
     ) -> Event {
         match outcome {
             Outcome::Registered => {
@@ -259,8 +259,8 @@ impl Runner {
                 let csi_socket = self.settings.csi_socket.display();
                 if let DriverError::Exposed { exposure, .. } = error {
                     // The driver runs: the operator has to look at the directory.
-                    let mend = exposure.mend();
-                    tracing::warn!(driver = %id, %csi_socket, "{id}: {error}; it will not be published again after a restart of the kubelet: {mend}");
+                    let fix = exposure.fix();
+                    tracing::warn!(driver = %id, %csi_socket, "{id}: {error}; it will not be published again after a restart of the kubelet: {fix}");
                     return;
                 }
                 let message_id = message_id::DRIVER_LOST;

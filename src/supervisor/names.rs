@@ -45,8 +45,10 @@ impl Supervisor {
     /// link and registration only to a driver that answers.
     pub(super) fn name_wanted(&mut self, holder: RunnerKey, by: RunnerKey) {
         let now = self.now();
-        let wanting = self.runners.get(&by);
-        let can_take_over = wanting.is_some_and(|wanting| wanting.driver.can_take_over());
+        let Some(wanting) = self.runners.get(&by) else {
+            return;
+        };
+        let can_take_over = wanting.driver.can_take_over();
         let Some(held) = self.runners.get_mut(&holder) else {
             return;
         };

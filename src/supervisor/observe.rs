@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::files::{existing_link, in_use, link_place, socket_place};
 use super::inputs::UNSEEN;
-use super::state_file::Origin;
+use super::saved_state::Origin;
 use super::{Runner, RunnerKey, Subject, Supervisor, Work};
 use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
@@ -98,7 +98,7 @@ impl Supervisor {
         if let Some(runner) = self.runners.get_mut(&key)
             && let Some(name) = runner.driver.name()
         {
-            let place = link_place(&self.kubelets, &self.layout, name, runner.driver.slot());
+            let place = link_place(&self.kubelets, &self.layout, name, runner.driver.alias());
             let link = existing_link(&place);
             runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
             let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
@@ -117,12 +117,12 @@ impl Supervisor {
         let exposed = exposed.filter_map(|runner| Some((&runner.id, runner.exposure.as_ref()?)));
         let count = exposed.clone().count();
         let (id, exposure) = exposed.min_by_key(|(id, _)| *id)?;
-        let mend = exposure.mend();
+        let fix = exposure.fix();
         let more = match count - 1 {
             0 => String::new(),
             more => format!("; and {more} more drivers"),
         };
-        Some(format!("{id}: {exposure}: {mend}{more}"))
+        Some(format!("{id}: {exposure}: {fix}{more}"))
     }
 }
 
@@ -142,8 +142,8 @@ impl Runner {
             return;
         }
         if let Some(exposure) = &now {
-            let mend = exposure.mend();
-            tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {mend}");
+            let fix = exposure.fix();
+            tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {fix}");
         }
         self.exposure = now;
     }

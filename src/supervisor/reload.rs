@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::state_file::Origin;
+use super::saved_state::Origin;
 use super::{RunnerKey, Subject, Supervisor, Work};
 use crate::api::command::CommandResult;
 use crate::config::Settings;

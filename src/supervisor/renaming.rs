@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::state_file::{Origin, SavedDriver};
+use super::saved_state::{Origin, SavedDriver};
 use super::{DriverId, Supervisor};
 use crate::disk::name::DriverName;
 
@@ -56,7 +56,7 @@ impl Supervisor {
         let is_at_home = |endpoint: &PathBuf| *endpoint == self.settings.driver(id).endpoint;
         match saved.origin {
             Some(origin) => origin == Origin::Discovery,
-            None => registered.is_none_or(|registered| is_at_home(&registered.terms.endpoint)),
+            None => registered.is_none_or(|registered| is_at_home(&registered.advertised.endpoint)),
         }
     }
 

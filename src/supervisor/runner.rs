@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::files::DriverFiles;
-use super::state_file::{Origin, SavedDriver};
+use super::saved_state::{Origin, SavedDriver};
 use super::{DriverId, Supervisor};
 use crate::config::DriverSettings;
 use crate::csi::monitor::Monitor;
@@ -194,7 +194,7 @@ impl Runner {
     /// What GetInfo answers now.
     pub(super) fn plugin_info(&self) -> Option<PluginInfo> {
         let answer = self.driver.answer()?;
-        let advertised = self.driver.terms();
+        let advertised = self.driver.advertised();
         Some(PluginInfo {
             r#type: PLUGIN_TYPE.to_owned(),
             name: answer.name.to_string(),
@@ -205,14 +205,14 @@ impl Runner {
 
     /// Where the socket and the link belong.
     pub(super) fn places(&self, layout: &Layout) -> Option<[PathBuf; 2]> {
-        let (name, slot) = (self.driver.name()?, self.driver.slot());
-        Some([layout.socket(name), layout.link(name, slot)])
+        let (name, alias) = (self.driver.name()?, self.driver.alias());
+        Some([layout.socket(name), layout.link(name, alias)])
     }
 
     /// The link or the socket of the driver is at this path.
     pub(super) fn has_file(&self, layout: &Layout, path: &Path) -> bool {
         let (link, socket) = (self.driver.links(), self.driver.serves());
-        link.is_some_and(|(name, slot, _)| layout.link(name, slot) == path)
+        link.is_some_and(|(name, alias, _)| layout.link(name, alias) == path)
             || socket.is_some_and(|(name, _)| layout.socket(name) == path)
     }
 

@@ -73,8 +73,8 @@ impl Supervisor {
 
     /// Lets calls that are in progress end.
     async fn hear_last_calls(&mut self) {
-        let has_visitors = |runner: &Runner| runner.endpoint.has_visitors();
-        if self.runners.values().any(has_visitors) {
+        let has_sessions = |runner: &Runner| runner.endpoint.has_sessions();
+        if self.runners.values().any(has_sessions) {
             self.hear_kubelets(sleep(LAST_ANSWERS)).await;
         }
     }
@@ -128,8 +128,8 @@ impl Runner {
     /// Removes the driver's link and socket, if they are ours.
     fn withdraw(&mut self, layout: &Layout, removals: &mut Removals) {
         self.files.service = None;
-        if let Some((name, slot, identity)) = self.driver.links() {
-            removals.remove(layout.link(name, slot), identity);
+        if let Some((name, alias, identity)) = self.driver.links() {
+            removals.remove(layout.link(name, alias), identity);
         }
         if let Some((name, identity)) = self.driver.serves() {
             removals.remove(layout.socket(name), identity);

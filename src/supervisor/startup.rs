@@ -6,7 +6,7 @@ use tokio::task::yield_now;
 
 use super::files::{existing_link, link_place, recall_unseen_kubelet};
 use super::runner::{Runner, RunnerKey};
-use super::state_file::{Origin, SavedDriver};
+use super::saved_state::{Origin, SavedDriver};
 use super::{DriverId, Input, Reread, Subject, Supervisor, Work, send};
 use crate::api::metrics::Account;
 use crate::config::Settings;
@@ -172,8 +172,8 @@ impl Supervisor {
     fn restore(&mut self, runner: &mut Runner, record: &Record) {
         let link = record.name.as_ref().and_then(|name| {
             let layout = &self.layout;
-            recall_unseen_kubelet(&mut self.kubelets, layout, name, record.slot);
-            existing_link(&link_place(&self.kubelets, layout, name, record.slot))
+            recall_unseen_kubelet(&mut self.kubelets, layout, name, record.alias);
+            existing_link(&link_place(&self.kubelets, layout, name, record.alias))
         });
         // Of the kubelets without a pid, those that have ended were left out of the records.
         let now = self.now();
@@ -197,7 +197,7 @@ impl Supervisor {
         let records = saved.values().map(|saved| &saved.record);
         let places = records.filter_map(|record| {
             let name = record.name.as_ref()?;
-            Some([layout.socket(name), layout.link(name, record.slot)])
+            Some([layout.socket(name), layout.link(name, record.alias)])
         });
         let kept = places.flatten().collect();
         self.removals.add(sweep(layout, &Ours { names, kept }));

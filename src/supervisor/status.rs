@@ -95,7 +95,7 @@ impl Runner {
         let (id, phase, reason) = (&self.id, self.driver.phase(), &self.published.reason);
         let csi_socket = self.settings.csi_socket.display();
         let link = self.driver.links();
-        let link = link.map(|(name, slot, _)| text(&layout.link(name, slot)));
+        let link = link.map(|(name, alias, _)| text(&layout.link(name, alias)));
         let link = link.as_deref();
         let message_id = match phase {
             Phase::Registered if registered => Some(message_id::REGISTERED),
@@ -131,7 +131,7 @@ impl Runner {
             csi_socket: text(&self.settings.csi_socket),
             endpoint: text(&self.settings.endpoint),
             registration_socket: name.map(|name| text(&layout.socket(name))),
-            link: name.map(|name| text(&layout.link(name, driver.slot()))),
+            link: name.map(|name| text(&layout.link(name, driver.alias()))),
             node_id: answer.map(|answer| answer.node_id.clone()),
             vendor_version: answer.map(|answer| answer.vendor_version.clone()),
             registrations: self.counts.registrations,

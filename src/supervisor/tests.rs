@@ -24,7 +24,7 @@ use crate::driver::{AdvertisedInfo, Event, Record, Registration};
 use crate::kubelet::known::KnownKubelets;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
-use crate::supervisor::state_file::{Origin, SavedDriver, SavedState};
+use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
 
 const ID: &str = "a.test";
 /// Generous: the machine may be busy with other tests.
@@ -67,13 +67,13 @@ fn held(name: &DriverName, link: &Path) -> Record {
                 max_volumes: 0,
                 topology: BTreeMap::new(),
             },
-            terms: AdvertisedInfo {
+            advertised: AdvertisedInfo {
                 endpoint: "/csi.sock".into(),
                 versions: vec!["1.0.0".to_owned()],
             },
             kubelet: Process::of(std::process::id()),
         }),
-        slot: LinkAlias::default(),
+        alias: LinkAlias::default(),
         link: Some(Identity::of(link).unwrap()),
         called_by: None,
         withdrawn_by_hand: false,

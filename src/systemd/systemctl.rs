@@ -34,7 +34,7 @@ pub(super) enum SystemctlError {
 #[derive(Clone, Copy)]
 pub(super) struct Systemctl<'a>(pub(super) &'a str);
 
-/// Found in `PATH`, which systemd sets for its services.
+/// Found where the distributions have it, whatever `PATH` the environment has: root runs it.
 pub(super) const SYSTEMCTL: Systemctl<'static> = Systemctl("systemctl");
 
 impl Systemctl<'_> {
@@ -46,6 +46,7 @@ impl Systemctl<'_> {
         let mut command = Command::new(self.0);
         command
             .args(question)
+            .env("PATH", "/usr/bin:/bin")
             // The unit's environment may ask for colours, which would end up in our words.
             .env("SYSTEMD_COLORS", "0")
             .stdin(Stdio::null())

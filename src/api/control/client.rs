@@ -26,7 +26,7 @@ const LARGEST_STATUS: usize = 16 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     #[error(
-        "node-storage-driver-registrar is not running (nobody listens on {}): systemctl start node-storage-driver-registrar, or name its --runtime-dir",
+        "node-storage-driver-registrar is not running (no process listens on {}): systemctl start node-storage-driver-registrar, or name its --runtime-dir",
         .0.display()
     )]
     NoDaemon(PathBuf),
@@ -35,7 +35,7 @@ pub(crate) enum ClientError {
     #[error("{}: {source}", .path.display())]
     Connect { path: PathBuf, source: ConnectError },
     #[error(
-        "the daemon does not answer on {}: it hangs, or has too many to answer; see journalctl -u node-storage-driver-registrar",
+        "the daemon does not answer on {}: it hangs, or has too many clients; see journalctl -u node-storage-driver-registrar",
         .0.display()
     )]
     Silent(PathBuf),

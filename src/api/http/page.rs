@@ -63,15 +63,15 @@ impl Pages {
     }
 }
 
-/// The driver answers and nobody is in the way, and yet its registration socket is not served.
+/// The driver answers and no other process is in the way, but its registration socket is not served.
 fn is_unserved(driver: &Driver) -> bool {
     let excused = [Phase::Conflict, Phase::Withdrawn].map(Phase::as_str);
     driver.answering && !driver.socket_stands && !excused.contains(&driver.phase.as_str())
 }
 
-/// The driver should be registered and is not. One that another process serves, or that has nothing
-/// to register, will not be, and must not hold up those who wait for the node. A conflict between two
-/// drivers of ours is nobody's but ours.
+/// The driver should be registered and is not. A driver that another process serves, or that has no Node
+/// service, will not be registered, and must not delay clients that wait for the node. A conflict between two
+/// drivers of ours counts.
 fn is_unready(driver: &Driver) -> bool {
     let phase = driver.phase.as_str();
     let excused = phase == Phase::Conflict.as_str() && !driver.name_taken;

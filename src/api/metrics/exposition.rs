@@ -31,12 +31,12 @@ const COUNTS: [Count; 4] = [
     ),
     (
         "nsdr_driver_announcements_total",
-        "How often the link was made, so that the kubelet looks at the driver",
+        "How often the link was created, so that the kubelet looks at the driver",
         |driver| driver.announcements,
     ),
     (
         "nsdr_driver_link_repairs_total",
-        "How often the link was put back after somebody removed or changed it",
+        "How often the link was restored after another process removed or changed it",
         |driver| driver.link_repairs,
     ),
 ];

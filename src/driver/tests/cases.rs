@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::scenario::{
-    KUBELET, NOW, STRANGER, Tried, answer, in_phase, letters, registered, terms,
+    KUBELET, NOW, STRANGER, Tried, advertised, answer, in_phase, letters, registered,
 };
 use super::table::events;
 use crate::disk::identity::Identity;
@@ -118,7 +118,7 @@ fn what_was_written_down_is_taken_up_only_as_far_as_it_holds() {
     let record = before.record();
     let link = record.link.clone().unwrap();
     let restore = |link, runs| {
-        let mut driver = Driver::new(None, before.terms().clone());
+        let mut driver = Driver::new(None, before.advertised().clone());
         driver.restore(&record, link, |_| runs, NOW);
         driver
     };
@@ -148,7 +148,7 @@ fn a_link_to_a_socket_that_others_serve_is_theirs_unless_it_was_ours_before() {
         Obstacle::LiveOwner("pid 1".to_owned()),
         Obstacle::NameTaken("b".to_owned()),
     ] {
-        let mut theirs = Driver::new(None, terms());
+        let mut theirs = Driver::new(None, advertised());
         theirs.apply(Event::DriverAnswered(answer()), NOW);
         let mut ours = in_phase(WaitingForKubelet);
         ours.apply(Event::SocketSeen(Seen::NotOurs), NOW);
@@ -244,7 +244,7 @@ fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
     tried.apply(Event::KubeletAsked(Some(KUBELET)), NOW);
     let elsewhere = AdvertisedInfo {
         endpoint: "/f".into(),
-        ..terms()
+        ..advertised()
     };
     tried.driver.reconfigure(None, elsewhere, false, NOW);
     // Somebody else asks, and is told the new one.
@@ -252,7 +252,7 @@ fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
     let yes = Event::KubeletRegistered {
         kubelet: Some(KUBELET),
         through: None,
-        told: Some(terms()),
+        told: Some(advertised()),
     };
     tried.apply(yes, NOW);
     assert_eq!(tried.driver.phase(), Registered);
@@ -291,12 +291,12 @@ fn other_terms_are_news_to_a_kubelet_that_has_refused() {
     }
     let soon = NOW + Duration::from_secs(5);
     assert!(tried.driver.deadline().unwrap() > soon);
-    let same = tried.driver.terms().clone();
+    let same = tried.driver.advertised().clone();
     tried.driver.reconfigure(None, same, false, NOW);
     assert_eq!(tried.driver.phase(), Rejected);
     let mended = AdvertisedInfo {
         endpoint: "/f".into(),
-        ..terms()
+        ..advertised()
     };
     tried.driver.reconfigure(None, mended, false, NOW);
     assert_eq!(tried.driver.phase(), WaitingForKubelet);

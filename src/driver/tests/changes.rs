@@ -136,7 +136,7 @@ fn a_limit_that_changes_during_the_call_is_not_announced_either() {
 fn a_limit_that_changed_while_we_were_away_is_shown_and_not_announced() {
     let before = in_phase(Registered);
     let record = before.record();
-    let mut driver = Driver::new(None, before.terms().clone());
+    let mut driver = Driver::new(None, before.advertised().clone());
     driver.restore(&record, record.link.clone(), |_| true, NOW);
     let mut tried = Tried::new(driver);
     tried.apply(Event::DriverChanged(with_limit(4)), NOW);

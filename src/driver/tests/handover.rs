@@ -1,16 +1,16 @@
 //! A driver that is silent and one that answers under its name.
 
-use super::scenario::{KUBELET, NOW, Tried, answer, in_phase, registered, terms};
+use super::scenario::{KUBELET, NOW, Tried, advertised, answer, in_phase, registered};
 use crate::driver::phase::Phase::*;
 use crate::driver::{AdvertisedInfo, Calling, Driver, Event};
 
 /// A sibling of another id, with a socket of its own, that answers under the same name.
 fn sibling() -> Tried {
-    let terms = AdvertisedInfo {
+    let advertised = AdvertisedInfo {
         endpoint: "/f".into(),
-        ..terms()
+        ..advertised()
     };
-    let mut tried = Tried::new(Driver::new(None, terms));
+    let mut tried = Tried::new(Driver::new(None, advertised));
     tried.driver.apply(Event::DriverAnswered(answer()), NOW);
     tried
 }
@@ -25,7 +25,7 @@ fn a_driver_that_answers_or_is_still_asked_keeps_its_name() {
     for phase in [WaitingForKubelet, Registered, Rejected, Conflict] {
         assert!(in_phase(phase).give_up_name(true).is_none(), "{phase}");
     }
-    assert!(Driver::new(None, terms()).give_up_name(true).is_none());
+    assert!(Driver::new(None, advertised()).give_up_name(true).is_none());
 }
 
 #[test]

@@ -4,5 +4,5 @@ mod cases;
 mod changes;
 mod handover;
 mod model;
-mod scenario;
+pub(super) mod scenario;
 mod table;

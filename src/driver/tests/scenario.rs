@@ -21,7 +21,7 @@ pub(super) const STRANGER: Process = Process {
 };
 pub(super) const NOW: Moment = Moment(1_000_000);
 
-pub(super) fn terms() -> AdvertisedInfo {
+pub(in crate::driver) fn advertised() -> AdvertisedInfo {
     AdvertisedInfo {
         endpoint: PathBuf::from("/e"),
         versions: vec!["1.0.0".to_owned()],
@@ -32,7 +32,7 @@ pub(super) fn name(name: &str) -> DriverName {
     DriverName::parse(name).unwrap()
 }
 
-pub(super) fn answer() -> Answer {
+pub(in crate::driver) fn answer() -> Answer {
     Answer {
         name: name("a.b"),
         vendor_version: "1".to_owned(),
@@ -96,7 +96,7 @@ impl Files for Done {
 
 /// A driver in this phase, reached by the shortest way.
 pub(super) fn in_phase(phase: Phase) -> Driver {
-    let mut tried = Tried::new(Driver::new(None, terms()));
+    let mut tried = Tried::new(Driver::new(None, advertised()));
     let way = match phase {
         Phase::WaitingForDriver => vec![Event::DriverSilent("gone".to_owned())],
         Phase::WaitingForKubelet => vec![Event::DriverAnswered(answer())],
@@ -118,7 +118,7 @@ pub(super) fn in_phase(phase: Phase) -> Driver {
 }
 
 fn in_conflict() -> Driver {
-    let mut driver = Driver::new(None, terms());
+    let mut driver = Driver::new(None, advertised());
     driver.apply(Event::DriverAnswered(answer()), NOW);
     driver.apply(Event::SocketServed(Identity::numbered(1)), NOW);
     driver.apply(

@@ -20,19 +20,19 @@ const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum KubeletCall {
     /// GetInfo; any process may call it.
-    KubeletAsking { pid: Option<u32> },
+    GetInfo { pid: Option<u32> },
     /// NotifyRegistrationStatus.
-    Told(Box<Told>),
+    Notify(Box<Notification>),
 }
 
 /// NotifyRegistrationStatus, and how it came. The kubelet gets its answer when `heard` is used or
 /// dropped.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Notification {
     pub(crate) outcome: Outcome,
     pub(crate) pid: Option<u32>,
     /// The GetInfo call of the same process.
-    pub(crate) asked: Option<KubeletAsking>,
+    pub(crate) asked: Option<GetInfoCall>,
     /// GetInfo came on another connection, which the process has closed.
     pub(crate) apart: bool,
     /// This kubelet is known to register links that exist when it starts.
@@ -42,7 +42,7 @@ pub(crate) struct Told {
 
 /// A GetInfo call and its answer.
 #[derive(Debug)]
-pub(crate) struct KubeletAsking {
+pub(crate) struct GetInfoCall {
     /// The link at the time of the call.
     pub(crate) through: Option<Identity>,
     pub(crate) told: PluginInfo,
@@ -69,7 +69,7 @@ struct State {
     link: Option<Identity>,
     sessions: HashMap<u64, Progress>,
     last_session: u64,
-    /// A KubeletAsking is on its way; another would add nothing.
+    /// A report of GetInfo is on its way; another would add nothing.
     asked: bool,
     /// The last session that ended after GetInfo and without NotifyRegistrationStatus. A kubelet
     /// may send that on another connection.
@@ -79,13 +79,13 @@ struct State {
 struct Unfinished {
     pid: Option<u32>,
     at: Instant,
-    asked: KubeletAsking,
+    asked: GetInfoCall,
 }
 
 /// The calls that a session has made.
 enum Progress {
     Connected(Instant),
-    Asked(Instant, KubeletAsking),
+    Asked(Instant, GetInfoCall),
     /// The kubelet has sent NotifyRegistrationStatus, and leaves when it has its answer.
     Notified,
 }
@@ -135,7 +135,7 @@ impl Endpoint {
     }
 
     /// A session is open that has made a call.
-    pub(crate) fn has_visitors(&self) -> bool {
+    pub(crate) fn has_sessions(&self) -> bool {
         let state = self.lock();
         let mut sessions = state.sessions.values();
         sessions.any(|progress| !matches!(progress, Progress::Connected(_)))
@@ -144,7 +144,7 @@ impl Endpoint {
     /// A kubelet rejects the driver.
     #[cfg(test)]
     pub(crate) fn refuse(&self, heard: oneshot::Sender<()>) {
-        (self.tell)(KubeletCall::Told(Box::new(Told {
+        (self.tell)(KubeletCall::Notify(Box::new(Notification {
             outcome: Outcome::Rejected("no".to_owned()),
             pid: None,
             asked: None,
@@ -154,7 +154,7 @@ impl Endpoint {
         })));
     }
 
-    /// The supervisor has taken the last KubeletAsking.
+    /// The supervisor has taken the last report of GetInfo.
     pub(crate) fn took_asked(&self) {
         self.lock().asked = false;
     }
@@ -185,7 +185,7 @@ impl Session {
         self.activity.touch();
         let mut state = self.endpoint.lock();
         let offer = state.offer.clone()?;
-        let asked = KubeletAsking {
+        let asked = GetInfoCall {
             through: state.link.clone(),
             told: offer.clone(),
         };
@@ -195,7 +195,7 @@ impl Session {
         let is_reported = std::mem::replace(&mut state.asked, true);
         drop(state);
         if !is_reported {
-            (self.endpoint.tell)(KubeletCall::KubeletAsking { pid: self.peer.pid });
+            (self.endpoint.tell)(KubeletCall::GetInfo { pid: self.peer.pid });
         }
         Some(offer)
     }
@@ -215,7 +215,7 @@ impl Session {
             (_, None) => (None, false),
         };
         let (heard, written) = oneshot::channel();
-        (self.endpoint.tell)(KubeletCall::Told(Box::new(Told {
+        (self.endpoint.tell)(KubeletCall::Notify(Box::new(Notification {
             outcome,
             pid,
             asked,

@@ -35,7 +35,7 @@ pub(super) type LinkId = u64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kubelet {
     release: Release,
-    /// What inotify has told and the kubelet has not looked at yet, by slot.
+    /// What inotify has told and the kubelet has not looked at yet, by alias.
     pub(super) events: VecDeque<(u32, Change)>,
     /// Its directory was deleted: it sees nothing any more.
     pub(super) blind: bool,
@@ -67,7 +67,7 @@ pub(super) struct Entry {
 /// Between GetInfo and Notify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    slot: u32,
+    alias: u32,
     link: LinkId,
     /// Which driver of ours has answered, and where that one says that its socket is.
     pub(super) place: usize,
@@ -105,24 +105,24 @@ impl Kubelet {
         kubelet
     }
 
-    pub(super) fn sees(&mut self, slot: u32, change: Change) {
+    pub(super) fn sees(&mut self, alias: u32, change: Change) {
         // The same event twice in a row says nothing new: each is only a reason to look.
-        if !self.blind && self.events.back() != Some(&(slot, change)) {
-            self.events.push_back((slot, change));
+        if !self.blind && self.events.back() != Some(&(alias, change)) {
+            self.events.push_back((alias, change));
         }
     }
 
     /// Looks at the oldest event. A link that leads nowhere is dropped, and never looked at again.
     pub(super) fn handle_event(&mut self, disk: &Disk) {
         match self.events.pop_front() {
-            Some((slot, Change::Removed)) => {
-                self.desired.remove(&slot);
+            Some((alias, Change::Removed)) => {
+                self.desired.remove(&alias);
             }
-            Some((slot, Change::Created)) => {
-                if let Some(link) = disk.our_links().get(&slot)
+            Some((alias, Change::Created)) => {
+                if let Some(link) = disk.our_links().get(&alias)
                     && disk.socket.is_some()
                 {
-                    self.desired.insert(slot, *link);
+                    self.desired.insert(alias, *link);
                 }
             }
             None => {}
@@ -141,14 +141,14 @@ impl Kubelet {
         let stale = self
             .actual
             .iter()
-            .filter(|(slot, link)| self.desired.get(slot) != Some(link));
+            .filter(|(alias, link)| self.desired.get(alias) != Some(link));
         let wanted = self
             .desired
             .iter()
-            .filter(|(slot, link)| self.actual.get(slot) != Some(link));
+            .filter(|(alias, link)| self.actual.get(alias) != Some(link));
         stale
             .chain(wanted)
-            .map(|(slot, _)| self.ready(*slot).max(now))
+            .map(|(alias, _)| self.ready(*alias).max(now))
             .min()
     }
 
@@ -167,30 +167,28 @@ impl Kubelet {
             let driver = driver.filter(|driver| driver.place == call.place);
             return self.finish(call, now, driver, registrar_up);
         }
-        let stale = self
-            .actual
-            .iter()
-            .find(|(slot, link)| self.desired.get(slot) != Some(link) && self.ready(**slot) <= now);
-        if let Some((slot, _)) = stale.map(|(slot, link)| (*slot, *link)) {
-            self.actual.remove(&slot);
-            self.failures.remove(&slot);
+        let stale = self.actual.iter().find(|(alias, link)| {
+            self.desired.get(alias) != Some(link) && self.ready(**alias) <= now
+        });
+        if let Some((alias, _)) = stale.map(|(alias, link)| (*alias, *link)) {
+            self.actual.remove(&alias);
+            self.failures.remove(&alias);
             // By the driver's name, whichever link it was found through.
             self.registered = None;
             return Told::Nothing;
         }
-        let wanted = self
-            .desired
-            .iter()
-            .find(|(slot, link)| self.actual.get(slot) != Some(link) && self.ready(**slot) <= now);
-        let Some((slot, link)) = wanted.map(|(slot, link)| (*slot, *link)) else {
+        let wanted = self.desired.iter().find(|(alias, link)| {
+            self.actual.get(alias) != Some(link) && self.ready(**alias) <= now
+        });
+        let Some((alias, link)) = wanted.map(|(alias, link)| (*alias, *link)) else {
             return Told::Nothing;
         };
         let Some(place) = offer else {
-            self.fail(slot, now);
+            self.fail(alias, now);
             return Told::Nothing;
         };
         self.call = Some(Call {
-            slot,
+            alias,
             link,
             place,
             connected: true,
@@ -208,45 +206,45 @@ impl Kubelet {
     ) -> Told {
         let heard = call.connected && registrar_up;
         if self.registered.is_some() {
-            self.fail(call.slot, now);
+            self.fail(call.alias, now);
             return if heard { Told::Rejected } else { Told::Nothing };
         }
-        self.actual.insert(call.slot, call.link);
+        self.actual.insert(call.alias, call.link);
         let Some(driver) = driver else {
-            self.fail(call.slot, now);
+            self.fail(call.alias, now);
             if self.release.retries_after_get_info() {
-                self.actual.remove(&call.slot);
+                self.actual.remove(&call.alias);
             }
             return if heard { Told::Rejected } else { Told::Nothing };
         };
         self.registered = Some(driver);
         if heard {
-            self.failures.remove(&call.slot);
+            self.failures.remove(&call.alias);
             return Told::Registered;
         }
-        self.fail(call.slot, now);
+        self.fail(call.alias, now);
         if self.release.retries_after_get_info() {
-            self.actual.remove(&call.slot);
+            self.actual.remove(&call.alias);
             self.registered = None;
         }
         Told::Nothing
     }
 
-    fn fail(&mut self, slot: u32, now: Moment) {
-        self.failures.insert(slot, now + BACKOFF);
+    fn fail(&mut self, alias: u32, now: Moment) {
+        self.failures.insert(alias, now + BACKOFF);
     }
 
-    fn ready(&self, slot: u32) -> Moment {
-        self.failures.get(&slot).copied().unwrap_or_default()
+    fn ready(&self, alias: u32) -> Moment {
+        self.failures.get(&alias).copied().unwrap_or_default()
     }
 
-    /// The driver is registered through this slot, and nothing is on its way to end that.
-    pub(super) fn holds(&self, slot: u32) -> bool {
-        let actual = self.actual.get(&slot);
+    /// The driver is registered through this alias, and nothing is on its way to end that.
+    pub(super) fn holds(&self, alias: u32) -> bool {
+        let actual = self.actual.get(&alias);
         self.registered.is_some()
             && actual.is_some()
-            && actual == self.desired.get(&slot)
-            && self.events.iter().all(|(changed, _)| *changed != slot)
+            && actual == self.desired.get(&alias)
+            && self.events.iter().all(|(changed, _)| *changed != alias)
     }
 
     /// Renumbers links and shifts times, so that equal situations are equal states.

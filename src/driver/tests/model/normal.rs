@@ -25,9 +25,9 @@ impl Driver {
             registration,
             // Equal in equal situations.
             withdraw_after: _,
-            terms: _,
+            advertised: _,
             name: _,
-            slot: _,
+            alias: _,
             asked: _,
             withdrawal: _,
             requested: _,

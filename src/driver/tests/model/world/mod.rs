@@ -317,7 +317,7 @@ impl World {
         let ours = self.disk.our_links();
         let Csi { node, place, .. } = self.csi;
         kubelet.registered == Some(Entry { node, place })
-            && ours.keys().any(|slot| kubelet.holds(*slot))
+            && ours.keys().any(|alias| kubelet.holds(*alias))
             && self
                 .us
                 .as_ref()
@@ -349,9 +349,9 @@ impl World {
     }
 
     fn delete_link(&mut self) {
-        for slot in self.disk.our_links().into_keys() {
-            self.disk.links.remove(&slot);
-            self.kubelet_sees(slot, Change::Removed);
+        for alias in self.disk.our_links().into_keys() {
+            self.disk.links.remove(&alias);
+            self.kubelet_sees(alias, Change::Removed);
         }
         self.news.link = true;
     }
@@ -425,8 +425,8 @@ impl World {
 
 impl Disk {
     pub(super) fn our_links(&self) -> BTreeMap<u32, LinkId> {
-        let ours = |(slot, file): (&u32, &LinkFile)| match file {
-            LinkFile::Ours(link) => Some((*slot, *link)),
+        let ours = |(alias, file): (&u32, &LinkFile)| match file {
+            LinkFile::Ours(link) => Some((*alias, *link)),
             LinkFile::Foreign { .. } => None,
         };
         self.links.iter().filter_map(ours).collect()

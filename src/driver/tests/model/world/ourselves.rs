@@ -4,7 +4,7 @@ use super::{Missing, News, PLACES, World, Written, as_node, process};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::driver::tests::model::kubelet::Change;
-use crate::driver::tests::scenario::terms;
+use crate::driver::tests::scenario::advertised;
 use crate::driver::{AdvertisedInfo, Calling, Driver, Event, Seen};
 
 impl World {
@@ -30,14 +30,14 @@ impl World {
         }
         let mut kept = None;
         for (us, Written(record)) in us.iter_mut().zip(self.state.iter().flatten()) {
-            let slot = record.slot.0;
+            let alias = record.alias.0;
             let named = record.name.is_some();
-            let link = self.disk.our_links().get(&slot).copied();
+            let link = self.disk.our_links().get(&alias).copied();
             let link = link.filter(|_| named).map(Identity::numbered);
             let runs = |kubelet| self.kubelet.is_some() && kubelet == process(self.pid);
             us.restore(record, link, runs, self.now);
             if named && (kept.is_none() || record.link.is_some()) {
-                kept = Some(slot);
+                kept = Some(alias);
             }
         }
         self.sweep(kept)?;
@@ -88,10 +88,10 @@ impl World {
     /// Links of ours that lead to a socket nobody serves, but for the one that is known.
     fn sweep(&mut self, kept: Option<u32>) -> Result<(), String> {
         let ours = self.disk.our_links().into_keys();
-        for slot in ours.filter(|slot| Some(*slot) != kept) {
-            self.must_not_stand(LinkAlias(slot))?;
-            self.disk.links.remove(&slot);
-            self.kubelet_sees(slot, Change::Removed);
+        for alias in ours.filter(|alias| Some(*alias) != kept) {
+            self.must_not_stand(LinkAlias(alias))?;
+            self.disk.links.remove(&alias);
+            self.kubelet_sees(alias, Change::Removed);
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ impl World {
             if us.name().is_none() {
                 continue;
             }
-            let seen = match self.disk.our_links().get(&us.slot().0) {
+            let seen = match self.disk.our_links().get(&us.alias().0) {
                 Some(link) => Seen::Ours(Identity::numbered(*link)),
                 None => Seen::NotOurs,
             };
@@ -170,6 +170,6 @@ impl World {
 fn terms_at(place: usize) -> AdvertisedInfo {
     AdvertisedInfo {
         endpoint: place.to_string().into(),
-        ..terms()
+        ..advertised()
     }
 }

@@ -56,30 +56,30 @@ impl World {
         self.state = us.map(|us| us.each_ref().map(|us| Written(us.record())));
     }
 
-    pub(super) fn publish(&mut self, slot: LinkAlias) -> Result<Event, String> {
+    pub(super) fn publish(&mut self, alias: LinkAlias) -> Result<Event, String> {
         self.must_listen()?;
-        Ok(match self.disk.links.get(&slot.0) {
+        Ok(match self.disk.links.get(&alias.0) {
             Some(LinkFile::Ours(link)) => Event::LinkPublished(Identity::numbered(*link)),
             Some(LinkFile::Foreign { alive: true }) => link_blocked(),
-            Some(LinkFile::Foreign { alive: false }) | None => self.make_link(slot),
+            Some(LinkFile::Foreign { alive: false }) | None => self.make_link(alias),
         })
     }
 
-    pub(super) fn announce(&mut self, slot: LinkAlias) -> Result<Event, String> {
+    pub(super) fn announce(&mut self, alias: LinkAlias) -> Result<Event, String> {
         self.must_listen()?;
-        if let Some(LinkFile::Foreign { alive: true }) = self.disk.links.get(&slot.0) {
+        if let Some(LinkFile::Foreign { alive: true }) = self.disk.links.get(&alias.0) {
             return Ok(link_blocked());
         }
         // An operator who asks for it gets it.
         if !std::mem::take(&mut self.wished) {
-            self.must_not_stand(slot)?;
+            self.must_not_stand(alias)?;
         }
         if self.missing == Some(Missing::AnnouncingAgain) {
             let links = self.disk.our_links();
-            let link = links.get(&slot.0).copied().unwrap_or_default();
+            let link = links.get(&alias.0).copied().unwrap_or_default();
             return Ok(Event::LinkPublished(Identity::numbered(link)));
         }
-        Ok(self.make_link(slot))
+        Ok(self.make_link(alias))
     }
 
     pub(super) fn must_listen(&self) -> Result<(), String> {
@@ -93,7 +93,7 @@ impl World {
 
     /// A link is neither made anew nor taken away while a yes that we have heard stands for the
     /// driver as it is.
-    pub(super) fn must_not_stand(&self, slot: LinkAlias) -> Result<(), String> {
+    pub(super) fn must_not_stand(&self, alias: LinkAlias) -> Result<(), String> {
         let Some(kubelet) = &self.kubelet else {
             return Ok(());
         };
@@ -101,12 +101,12 @@ impl World {
         let same_driver = |node: &str, at: usize| {
             known.is_none_or(|(place, answer)| place == at && answer.node_id == node)
         };
-        match (&self.held, self.disk.our_links().get(&slot.0)) {
+        match (&self.held, self.disk.our_links().get(&alias.0)) {
             (Some((pid, link, node, at)), Some(standing))
                 if *pid == self.pid
                     && link == standing
                     && same_driver(node, *at)
-                    && kubelet.holds(slot.0) =>
+                    && kubelet.holds(alias.0) =>
             {
                 Err("a registration that stands for the driver as it is was disturbed".to_owned())
             }
@@ -114,27 +114,27 @@ impl World {
         }
     }
 
-    pub(super) fn make_link(&mut self, slot: LinkAlias) -> Event {
+    pub(super) fn make_link(&mut self, alias: LinkAlias) -> Event {
         let link = self.new_number();
-        self.put_link(slot.0, LinkFile::Ours(link));
+        self.put_link(alias.0, LinkFile::Ours(link));
         Event::LinkPublished(Identity::numbered(link))
     }
 
-    pub(super) fn put_link(&mut self, slot: u32, file: LinkFile) {
-        let new = self.disk.links.insert(slot, file).is_none();
+    pub(super) fn put_link(&mut self, alias: u32, file: LinkFile) {
+        let new = self.disk.links.insert(alias, file).is_none();
         let change = if matches!(file, LinkFile::Ours(_)) {
             Change::Created
         } else {
             Change::Removed
         };
         if change == Change::Created || !new {
-            self.kubelet_sees(slot, change);
+            self.kubelet_sees(alias, change);
         }
     }
 
-    pub(super) fn kubelet_sees(&mut self, slot: u32, change: Change) {
+    pub(super) fn kubelet_sees(&mut self, alias: u32, change: Change) {
         if let Some(kubelet) = &mut self.kubelet {
-            kubelet.sees(slot, change);
+            kubelet.sees(alias, change);
         }
     }
 }
@@ -186,13 +186,13 @@ impl Files for ModelFiles<'_> {
     fn remove(&mut self, driver: &Driver, removal: Removal) {
         self.look_at(driver);
         match removal {
-            Removal::Link(_, slot, identity) => {
+            Removal::Link(_, alias, identity) => {
                 let ours = LinkFile::Ours(identity.number());
-                if self.world.disk.links.get(&slot.0) == Some(&ours) {
-                    let may = self.world.must_not_stand(slot);
+                if self.world.disk.links.get(&alias.0) == Some(&ours) {
+                    let may = self.world.must_not_stand(alias);
                     self.check(may);
-                    self.world.disk.links.remove(&slot.0);
-                    self.world.kubelet_sees(slot.0, Change::Removed);
+                    self.world.disk.links.remove(&alias.0);
+                    self.world.kubelet_sees(alias.0, Change::Removed);
                 }
             }
             Removal::Socket(..) => {
@@ -208,16 +208,16 @@ impl Files for ModelFiles<'_> {
             Put::Serve(_) if driver.serves().is_some() => None,
             Put::Serve(_) => Some(self.serve(driver)),
             Put::Publish(..) if driver.links().is_some() => None,
-            Put::Publish(_, slot) => {
-                let outcome = self.world.publish(slot);
+            Put::Publish(_, alias) => {
+                let outcome = self.world.publish(alias);
                 self.check(outcome)
             }
-            Put::Announce(_, slot) => {
+            Put::Announce(_, alias) => {
                 if driver.answer().is_none() {
                     let broken = "a driver that does not answer is announced";
                     return self.check(Err(broken.to_owned()));
                 }
-                let outcome = self.world.announce(slot);
+                let outcome = self.world.announce(alias);
                 self.check(outcome)
             }
         }

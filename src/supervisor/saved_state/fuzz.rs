@@ -19,7 +19,7 @@ const WORDS: &[&str] = &[
     "\"name\":\"../../etc/x\"",
     "\"name\":null",
     "\"registration\":null",
-    "\"slot\":4294967295",
+    "\"alias\":4294967295",
     "\"origin\":\"table\"",
     "\"csi_socket\":\"/etc/passwd\"",
     "\"target\":\"/etc/passwd\"",
@@ -108,7 +108,7 @@ impl Scene {
         for name in names.chain(&record.name) {
             let socket = self.layout.socket(name);
             assert_eq!(socket.parent(), Some(self.layout.registry_dir()));
-            let link = self.layout.link(name, record.slot);
+            let link = self.layout.link(name, record.alias);
             assert_eq!(link.parent(), Some(self.layout.kubelet_dir()));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirEntry};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::{Settings, csi_socket};
@@ -15,31 +15,23 @@ use crate::os::text::garbles;
 /// A driver's id: the name of its table or of its directory.
 pub(crate) type DriverId = Arc<str>;
 
-/// The ids that discovery may use, by one configuration. A table that names an id or a socket takes
-/// precedence.
-pub(crate) struct Discoverable<'a> {
-    settings: &'a Settings,
-    /// Sockets that a table names.
-    named: HashSet<&'a Path>,
-}
+/// Tells which ids discovery may use: holds the sockets that the tables of one configuration name. A table
+/// that names an id or a socket takes precedence.
+#[derive(Default)]
+pub(crate) struct Discoverable(HashSet<PathBuf>);
 
-impl Discoverable<'_> {
-    pub(crate) fn of(settings: &Settings) -> Discoverable<'_> {
+impl Discoverable {
+    pub(crate) fn of(settings: &Settings) -> Discoverable {
         let tables = settings.drivers.values();
-        Discoverable {
-            settings,
-            named: tables.map(|driver| &*driver.csi_socket).collect(),
-        }
+        Discoverable(tables.map(|driver| driver.csi_socket.clone()).collect())
     }
 
     /// A directory of this name is a driver when it has a csi.sock.
-    pub(crate) fn has(&self, id: &str) -> bool {
-        self.settings.discovery.enabled
-            && !self.settings.drivers.contains_key(id)
-            && !self
-                .named
-                .contains(&*csi_socket(&self.settings.plugins_dir, id))
-            && !self.settings.discovery.excludes(id)
+    pub(crate) fn has(&self, settings: &Settings, id: &str) -> bool {
+        settings.discovery.enabled
+            && !settings.drivers.contains_key(id)
+            && !self.0.contains(&csi_socket(&settings.plugins_dir, id))
+            && !settings.discovery.excludes(id)
             && is_id(id)
     }
 }
@@ -54,7 +46,7 @@ pub(crate) fn found_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<St
     let plugins = plugins(directory, reach)?.unwrap_or_default();
     let found = plugins.into_iter().filter(|id| {
         let socket = csi_socket(directory, id);
-        discoverable.has(id) && !reach.may_hang(&socket) && exists(&socket)
+        discoverable.has(settings, id) && !reach.may_hang(&socket) && exists(&socket)
     });
     Ok(found.map(|id| id.to_string()).collect())
 }

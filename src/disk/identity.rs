@@ -79,6 +79,13 @@ impl Identity {
         Identity::of(path).is_ok_and(|found| found.is_same_inode(self))
     }
 
+    /// The file was renamed, or its mode or owner changed, since its birth. Where the birth time is not
+    /// known, no file has changed.
+    pub(crate) fn has_changed(&self) -> bool {
+        let changed = i128::from(self.changed_s) * 1_000_000_000 + i128::from(self.changed_ns);
+        self.born.is_some_and(|born| i128::from(born) < changed)
+    }
+
     /// The target, if the file is a symbolic link.
     pub(crate) fn target(&self) -> Option<&PathBuf> {
         self.target.as_ref()

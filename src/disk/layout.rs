@@ -100,6 +100,11 @@ impl Layout {
         }
     }
 
+    /// The socket and the link of a driver.
+    pub(crate) fn places(&self, name: &DriverName, alias: LinkAlias) -> [PathBuf; 2] {
+        [self.socket(name), self.link(name, alias)]
+    }
+
     /// Whether a plain or fresh link of the driver has this name.
     pub(crate) fn is_link_of(&self, file_name: &OsStr, name: &DriverName) -> bool {
         let rest = file_name

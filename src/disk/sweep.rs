@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -168,22 +168,9 @@ fn staged_link(layout: &Layout, entry: &DirEntry) -> Option<Identity> {
     let link = Identity::of(&path).ok()?;
     let target = link.target().filter(|_| is_staged(&entry.file_name()))?;
     let is_left = layout.is_target(target)
-        || was_renamed(entry) && matches!(probe(&path), ListenerProbe::Dead);
+        // Each file that ours replaces gets its name here by a rename.
+        || link.has_changed() && matches!(probe(&path), ListenerProbe::Dead);
     is_left.then_some(link)
-}
-
-/// The file got its name by a rename, as each file does that ours replaces: that changes it after its
-/// birth. Where the file system does not know a file's birth, no file was renamed.
-fn was_renamed(entry: &DirEntry) -> bool {
-    let Ok(found) = entry.metadata() else {
-        return false;
-    };
-    let born = found.created().ok();
-    let born = born.and_then(|born| born.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let (seconds, nanoseconds) = (found.ctime(), found.ctime_nsec());
-    born.is_some_and(|born| {
-        (born.as_secs() as i64, i64::from(born.subsec_nanos())) < (seconds, nanoseconds)
-    })
 }
 
 /// The socket at `path`, if it has no listener.

@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Discovery {
     /// The directory that is watched, while discovery is on.
     directory: Option<PathBuf>,
+    /// The ids that discovery may use by the settings.
+    discoverable: Discoverable,
     /// Directories without a csi.sock so far.
     candidates: BTreeSet<DriverId>,
     /// The directory could not be read the last time.
@@ -63,11 +65,12 @@ impl Supervisor {
             self.watcher.follow_children(directory, &Subject::Plugins);
         }
         self.discovery.directory = directory;
+        self.discovery.discoverable = Discoverable::of(&self.settings);
     }
 
     /// A directory of this name is a driver when it has a csi.sock.
     pub(super) fn discovers(&self, id: &str) -> bool {
-        Discoverable::of(&self.settings).has(id)
+        self.discovery.discoverable.has(&self.settings, id)
     }
 
     /// Discovery would find the driver now. A path that may hang counts as existing until it has been
@@ -142,8 +145,7 @@ impl Supervisor {
         for key in self.keys_where(is_gone) {
             self.directory_gone(key, is_mounted);
         }
-        let discoverable = Discoverable::of(&self.settings);
-        there.retain(|id| discoverable.has(id));
+        there.retain(|id| self.discovers(id));
         let runners = self.runners.iter();
         let keys: HashMap<DriverId, RunnerKey> = runners
             .map(|(key, runner)| (runner.id.clone(), *key))

@@ -1,5 +1,6 @@
 //! A reload: reads the configuration again and applies the difference.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::saved_state::Origin;
@@ -82,11 +83,13 @@ impl Supervisor {
         for (id, record) in withdrawn {
             self.add(&id, Some(&record));
         }
-        let configured: Vec<String> = self.settings.drivers.keys().cloned().collect();
-        for id in configured {
-            if self.key_of(&id).is_none() {
-                self.add(&id, None);
-            }
+        let known: HashSet<&str> = self.runners.values().map(|runner| &*runner.id).collect();
+        let configured = self.settings.drivers.keys();
+        let new = configured
+            .filter(|id| !known.contains(id.as_str()))
+            .cloned();
+        for id in new.collect::<Vec<String>>() {
+            self.add(&id, None);
         }
         self.listen.send_replace(self.settings.http.listen.clone());
         self.look_at_plugins();

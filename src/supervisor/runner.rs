@@ -205,8 +205,7 @@ impl Runner {
 
     /// Where the socket and the link belong.
     pub(super) fn places(&self, layout: &Layout) -> Option<[PathBuf; 2]> {
-        let (name, alias) = (self.driver.name()?, self.driver.alias());
-        Some([layout.socket(name), layout.link(name, alias)])
+        Some(layout.places(self.driver.name()?, self.driver.alias()))
     }
 
     /// The link or the socket of the driver is at this path.

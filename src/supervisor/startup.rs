@@ -195,10 +195,8 @@ impl Supervisor {
         names.extend(names_of(&self.settings, found));
         let layout = &self.layout;
         let records = saved.values().map(|saved| &saved.record);
-        let places = records.filter_map(|record| {
-            let name = record.name.as_ref()?;
-            Some([layout.socket(name), layout.link(name, record.alias)])
-        });
+        let places =
+            records.filter_map(|record| Some(layout.places(record.name.as_ref()?, record.alias)));
         let kept = places.flatten().collect();
         self.removals.add(sweep(layout, &Ours { names, kept }));
     }

@@ -199,8 +199,7 @@ impl Event {
             }
             Event::OtherNodeId => {
                 let mark = scene.kubelet.mark();
-                let mut other = Behaviour::named(NAME);
-                other.node_id = "node-2".to_owned();
+                let other = Behaviour::named(NAME).on_node("node-2");
                 scene.driver.restart(other);
                 scene.kubelet.wait_for(
                     "register node-2",

@@ -125,8 +125,7 @@ fn a_state_that_could_not_be_written_is_written_as_soon_as_there_is_room() {
     while file.write_all(&[0; 512]).is_ok() {}
     drop(file);
 
-    let mut other = Behaviour::named(NAME);
-    other.node_id = "node-2".to_owned();
+    let other = Behaviour::named(NAME).on_node("node-2");
     let mark = scene.kubelet.mark();
     scene.driver.restart(other);
     scene.ends_registered(mark, 1, 1);

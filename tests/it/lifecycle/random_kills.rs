@@ -104,9 +104,8 @@ fn act(scene: &mut KubeletScene, dice: &mut Dice) {
         0 => scene.driver.kill(),
         1 => scene.driver.stop(),
         2..=4 => {
-            let mut behaviour = Behaviour::named(NAME);
-            behaviour.node_id = format!("node-{}", dice.below(3));
-            scene.driver.restart(behaviour);
+            let node = format!("node-{}", dice.below(3));
+            scene.driver.restart(Behaviour::named(NAME).on_node(node));
         }
         5..=6 => remove(&scene.link()),
         7 => remove(&scene.node.reg_socket(NAME)),

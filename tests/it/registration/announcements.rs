@@ -111,8 +111,7 @@ fn a_driver_that_changes_during_a_call_is_registered_as_it_is_in_the_end() {
         scene.kubelet.wait_for("ask", mark, SOON, |event| {
             matches!(event, Seen::Asked { .. })
         });
-        let mut other = Behaviour::named(NAME);
-        other.node_id = "node-2".to_owned();
+        let other = Behaviour::named(NAME).on_node("node-2");
         scene.driver.restart(other);
         scene.wait_registered();
         scene.settled(mark);
@@ -135,8 +134,7 @@ fn a_driver_that_changes_while_the_kubelet_writes_is_announced_again() {
         scene.kubelet.wait_for("register", mark, SOON, |event| {
             matches!(event, Seen::Register { .. })
         });
-        let mut other = Behaviour::named(NAME);
-        other.node_id = "node-2".to_owned();
+        let other = Behaviour::named(NAME).on_node("node-2");
         scene.driver.restart(other);
         scene
             .kubelet

@@ -92,8 +92,7 @@ fn a_driver_that_changed_while_the_registrar_was_down_is_announced_once() {
     let mut scene = setup().more(KEEP).kubelet(Release::V1_35).registered();
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();
-    let mut other = Behaviour::named(NAME);
-    other.node_id = "node-2".to_owned();
+    let other = Behaviour::named(NAME).on_node("node-2");
     scene.driver.restart(other);
     scene.registrar.start();
     eventually("the cluster knows", SOON, || {

@@ -59,6 +59,13 @@ impl Behaviour {
         }
     }
 
+    /// The same with another node id.
+    #[must_use]
+    pub fn on_node(mut self, node_id: impl Into<String>) -> Self {
+        self.node_id = node_id.into();
+        self
+    }
+
     /// The same with one more topology segment.
     #[must_use]
     pub fn with_topology(mut self, key: &str, value: &str) -> Self {

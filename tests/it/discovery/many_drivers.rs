@@ -143,7 +143,8 @@ fn one_broken_driver_does_not_delay_the_others() {
 #[test]
 fn a_hundred_slow_drivers_delay_no_other_driver_and_use_little_memory() {
     const SLOW: usize = 100;
-    let impatient = "[defaults]\nrequest_timeout = \"300ms\"\n";
+    // Short, but not so short that a busy machine is late with GetPluginInfo: the driver would be asked again.
+    let impatient = "[defaults]\nrequest_timeout = \"4s\"\n";
     let scene = setup().discovery().more(impatient).started();
     let healthy = scene.node.driver("first.test");
     scene.phase("first.test", "waiting-for-kubelet");
@@ -160,7 +161,7 @@ fn a_hundred_slow_drivers_delay_no_other_driver_and_use_little_memory() {
         drivers.iter().filter(|one| tells(&one.reason)).count()
     };
     eventually("each is told of", LONG_WHILE, || {
-        told("NodeGetInfo has taken longer than 300ms") == SLOW
+        told("NodeGetInfo has taken longer than 4s") == SLOW
     });
     // The registrar asks each driver once: one connection for the call, and one that it holds.
     assert!(scene.registrar.fd_count() <= 2 * SLOW + 48);

@@ -3,16 +3,18 @@
 use std::error::Error;
 
 /// Fields of the status that the commands and HTTP need, and that are not part of the promised JSON.
-const NOT_IN_JSON: [&str; 9] = [
-    "Status.notes",
+const NOT_IN_JSON: [&str; 11] = [
+    "Status.config_refused",
+    "Status.config_accepted",
+    "Status.directories_without_socket",
     "Driver.serving",
-    "Driver.answering",
     "Driver.without_node_service",
     "Driver.socket_stands",
     "Driver.name_taken",
     "Driver.volume_limit",
     "Driver.registered_volume_limit",
     "Driver.cause",
+    "Driver.disconnects",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

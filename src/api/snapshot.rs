@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
@@ -34,6 +35,9 @@ pub(crate) struct Daemon {
     pub(crate) ready: bool,
     pub(crate) kubelet: Kubelet,
     pub(crate) notes: Vec<String>,
+    pub(crate) config_refused: bool,
+    pub(crate) config_accepted: Timestamp,
+    pub(crate) directories_without_socket: u64,
 }
 
 /// Why there is no snapshot to read.
@@ -53,6 +57,9 @@ impl Snapshot {
             ready,
             kubelet,
             notes,
+            config_refused,
+            config_accepted,
+            directories_without_socket,
         } = self.daemon.clone();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -64,6 +71,9 @@ impl Snapshot {
                 .map(|driver| Driver::clone(driver))
                 .collect(),
             notes,
+            config_refused,
+            config_accepted: config_accepted.as_duration().as_secs_f64(),
+            directories_without_socket,
         }
     }
 }

@@ -1,16 +1,112 @@
-//! The status as programs read it: its JSON, and how many drivers are registered.
+//! The status as programs read it: its JSON, and which drivers are ready.
 
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::text::printable_json;
+
+/// What a gate says while no driver is there.
+const NO_DRIVERS: &str = "no drivers are configured or discovered";
 
 /// The JSON of `status --json`, on one line.
 pub(crate) fn json(status: &Status) -> Result<String, serde_json::Error> {
     serde_json::to_string(status).map(printable_json)
 }
 
-/// How many drivers are registered.
-pub(crate) fn registered(status: &Status) -> usize {
-    let is_registered = |driver: &&Driver| driver.phase == Phase::Registered.as_str();
-    status.drivers.iter().filter(is_registered).count()
+/// The driver is registered and answers: pods can use it.
+pub(crate) fn is_ready(driver: &Driver) -> bool {
+    driver.phase == Phase::Registered.as_str() && driver.answering
+}
+
+/// The driver should be ready and is not. A driver without a Node service is never registered, and must
+/// not delay a client that waits for the node.
+pub(crate) fn is_unready(driver: &Driver) -> bool {
+    !is_ready(driver) && !driver.without_node_service
+}
+
+/// Why the drivers are not all ready, a line for each; empty if they are. There must be at least one.
+pub(crate) fn unready_drivers(status: &Status) -> Vec<String> {
+    if status.drivers.is_empty() {
+        return vec![NO_DRIVERS.to_owned()];
+    }
+    let unready = status.drivers.iter().filter(|driver| is_unready(driver));
+    unready.map(explain).collect()
+}
+
+/// Why the node is not ready for `status` and `wait`: beside the drivers, the changed configuration
+/// must not have been refused. With `strict`, the daemon must have no note at all.
+pub(crate) fn shortfalls(status: &Status, strict: bool) -> Vec<String> {
+    let mut shortfalls = unready_drivers(status);
+    if strict {
+        shortfalls.extend(status.notes.iter().cloned());
+    } else if status.config_refused {
+        // The first note says why.
+        shortfalls.extend(status.notes.first().cloned());
+    }
+    shortfalls
+}
+
+/// A driver with its phase and its reason, in one line.
+pub(crate) fn explain(driver: &Driver) -> String {
+    format!("{}: {}: {}", driver.id, driver.phase, driver.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn driver(phase: Phase, answering: bool) -> Driver {
+        Driver {
+            id: "a".to_owned(),
+            phase: phase.to_string(),
+            reason: "so".to_owned(),
+            answering,
+            ..Driver::default()
+        }
+    }
+
+    fn status(drivers: Vec<Driver>) -> Status {
+        Status {
+            drivers,
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn ready_is_registered_and_answering_and_nothing_else() {
+        for phase in Phase::ALL {
+            for answering in [false, true] {
+                let is_ready = phase == Phase::Registered && answering;
+                let one = status(vec![driver(phase, answering)]);
+                let expected: Vec<String> = match is_ready {
+                    true => vec![],
+                    false => vec![format!("a: {phase}: so")],
+                };
+                assert_eq!(unready_drivers(&one), expected);
+                assert_eq!(shortfalls(&one, true), expected);
+            }
+        }
+        let controller = Driver {
+            without_node_service: true,
+            ..driver(Phase::WaitingForDriver, true)
+        };
+        assert!(unready_drivers(&status(vec![controller])).is_empty());
+        assert_eq!(unready_drivers(&status(vec![])), [NO_DRIVERS]);
+    }
+
+    #[test]
+    fn a_refused_configuration_falls_short_and_another_note_only_where_that_is_asked_for() {
+        let note = || vec!["so it is".to_owned()];
+        let noted = Status {
+            notes: note(),
+            ..status(vec![driver(Phase::Registered, true)])
+        };
+        assert!(shortfalls(&noted, false).is_empty());
+        assert_eq!(shortfalls(&noted, true), note());
+        let refused = Status {
+            config_refused: true,
+            ..noted
+        };
+        assert_eq!(shortfalls(&refused, false), note());
+        assert!(unready_drivers(&refused).is_empty());
+    }
 }

@@ -18,7 +18,7 @@ use crate::os::text::printable;
 const KEY: usize = 8;
 
 pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), Exit> {
-    let mut registered = String::new();
+    let mut ready = String::new();
     let diagnosis = match load(args) {
         Ok(loaded) => {
             let inputs = Inputs {
@@ -28,22 +28,23 @@ pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), E
                 proc: proc.to_owned(),
                 reach: Reach::now(),
             };
-            registered.extend(inputs.daemon.as_ref().map(count_registered));
+            ready.extend(inputs.daemon.as_ref().map(count_ready));
             Diagnosis::of(&inputs).await
         }
         Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
     };
-    let text = |screen: &Screen| text(&diagnosis, &registered, screen);
+    let text = |screen: &Screen| text(&diagnosis, &ready, screen);
     report(&diagnosis, json, text, diagnosis.healthy)
 }
 
-/// How many of the daemon's drivers are registered, in brackets.
-fn count_registered(now: &Status) -> String {
-    let (registered, all) = (status::registered(now), now.drivers.len());
-    format!(" ({registered} of {all} drivers registered)")
+/// How many of the daemon's drivers are ready, in brackets.
+fn count_ready(now: &Status) -> String {
+    let all = now.drivers.len();
+    let ready = now.drivers.iter().filter(|driver| status::is_ready(driver));
+    format!(" ({} of {all} drivers ready)", ready.count())
 }
 
-fn text(diagnosis: &Diagnosis, registered: &str, screen: &Screen) -> String {
+fn text(diagnosis: &Diagnosis, ready: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
     let room = screen.width().map(|width| width.saturating_sub(KEY));
     for finding in &diagnosis.findings {
@@ -62,7 +63,7 @@ fn text(diagnosis: &Diagnosis, registered: &str, screen: &Screen) -> String {
         } else {
             "faults"
         };
-        lines.push(format!("No {none} found{registered}."));
+        lines.push(format!("No {none} found{ready}."));
     }
     lines.join("\n")
 }

@@ -16,7 +16,7 @@ use crate::grpc::proto::control::Status;
 pub(crate) async fn status(args: &Args, json: bool) -> Result<(), Exit> {
     let now = connect(args).await?.status().await?;
     let text = text(&now, json, &Screen::stdout())?;
-    answer(&text, status::registered(&now) == now.drivers.len())
+    answer(&text, status::shortfalls(&now, false).is_empty())
 }
 
 /// Shows each change that the daemon reports, until a signal comes or the reader has gone.

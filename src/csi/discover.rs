@@ -1,8 +1,10 @@
 //! Finds drivers that no table of the configuration names: each directory in plugins_dir with a csi.sock.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::fs::{self, DirEntry};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,10 +12,25 @@ use crate::config::{Settings, csi_socket};
 use crate::disk::directory::is_missing;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
-use crate::os::text::garbles;
+use crate::os::text::{garbles, printable};
 
 /// A driver's id: the name of its table or of its directory.
 pub(crate) type DriverId = Arc<str>;
+
+/// A directory of plugins_dir that has no csi.sock: its driver has not started, has left it behind, or listens
+/// under another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IdleDirectory {
+    pub(crate) path: PathBuf,
+    /// The names of other sockets in it, a few at most.
+    pub(crate) sockets: Vec<String>,
+}
+
+/// Entries of a directory that are looked at: a driver has a handful of files beside its socket.
+const MOST_ENTRIES: usize = 256;
+/// Other sockets that are named.
+const MOST_SOCKETS: usize = 3;
+const KUBELETS_OWN: &str = "kubernetes.io";
 
 /// Tells which ids discovery may use: holds the sockets that the tables of one configuration name. A table
 /// that names an id or a socket takes precedence.
@@ -32,23 +49,73 @@ impl Discoverable {
             && !settings.drivers.contains_key(id)
             && !self.0.contains(&csi_socket(&settings.plugins_dir, id))
             && !settings.discovery.excludes(id)
+            && !is_kubelets_own(settings, id)
             && is_id(id)
     }
 }
 
 /// The drivers that a daemon with these settings would discover now, except those that may hang.
 pub(crate) fn found_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<String>> {
+    let mut found = discoverable_now(settings, reach)?;
+    found.retain(|id| exists(&csi_socket(&settings.plugins_dir, id)));
+    Ok(found.into_iter().map(|id| id.to_string()).collect())
+}
+
+/// The directories of plugins_dir that have no csi.sock, except those that may hang.
+pub(crate) fn idle_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<IdleDirectory>> {
+    let mut idle = discoverable_now(settings, reach)?;
+    idle.retain(|id| !exists(&csi_socket(&settings.plugins_dir, id)));
+    let idle = idle.iter().map(|id| settings.plugins_dir.join(&**id));
+    Ok(idle.map(|path| IdleDirectory::look(&path)).collect())
+}
+
+fn discoverable_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<DriverId>> {
     let directory = &settings.plugins_dir;
     if !settings.discovery.enabled || reach.may_hang(directory) {
         return Ok(Vec::new());
     }
     let discoverable = Discoverable::of(settings);
-    let plugins = plugins(directory, reach)?.unwrap_or_default();
-    let found = plugins.into_iter().filter(|id| {
-        let socket = csi_socket(directory, id);
-        discoverable.has(settings, id) && !reach.may_hang(&socket) && exists(&socket)
-    });
-    Ok(found.map(|id| id.to_string()).collect())
+    let mut ids: Vec<DriverId> = plugins(directory, reach)?
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    ids.retain(|id| discoverable.has(settings, id) && !reach.may_hang(&csi_socket(directory, id)));
+    Ok(ids)
+}
+
+/// The kubelet keeps the volumes of drivers in `plugins/kubernetes.io` of its root, beside the directories
+/// of drivers.
+fn is_kubelets_own(settings: &Settings, id: &str) -> bool {
+    id == KUBELETS_OWN && settings.plugins_dir == settings.kubelet_root().join("plugins")
+}
+
+impl IdleDirectory {
+    /// Looks for sockets in the directory. A directory that cannot be read counts as empty.
+    pub(crate) fn look(path: &Path) -> IdleDirectory {
+        let entries = fs::read_dir(path).into_iter().flatten().take(MOST_ENTRIES);
+        let is_socket = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let sockets = entries.flatten().filter(is_socket);
+        let mut sockets: Vec<String> = sockets
+            .map(|socket| printable(&socket.file_name().to_string_lossy()))
+            .collect();
+        sockets.sort();
+        sockets.truncate(MOST_SOCKETS);
+        IdleDirectory {
+            path: path.to_owned(),
+            sockets,
+        }
+    }
+}
+
+impl fmt::Display for IdleDirectory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.path.display())?;
+        if !self.sockets.is_empty() {
+            let sockets = self.sockets.join(", ");
+            write!(formatter, " (there is {sockets} instead)")?;
+        }
+        Ok(())
+    }
 }
 
 /// The names of the drivers that are configured or were found. A driver whose name is not known yet
@@ -104,7 +171,10 @@ fn is_directory(entry: &DirEntry, reach: &Reach) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use super::*;
+    use crate::config::RootDir;
 
     #[test]
     fn only_directories_and_links_to_them_are_plugins() {
@@ -129,6 +199,46 @@ mod tests {
             plugins(&path.join("file"), &Reach::default()).unwrap(),
             None
         );
+    }
+
+    #[test]
+    fn a_directory_without_csi_sock_is_idle_and_another_socket_in_it_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let plugins_dir = dir.path().join("plugins");
+        for id in [
+            "well",
+            "empty",
+            "other",
+            "declared",
+            "excluded",
+            "kubernetes.io",
+        ] {
+            fs::create_dir_all(plugins_dir.join(id)).unwrap();
+        }
+        fs::write(plugins_dir.join("well/csi.sock"), "").unwrap();
+        fs::write(plugins_dir.join("empty/log"), "").unwrap();
+        let _other = UnixListener::bind(plugins_dir.join("other/nfs.sock")).unwrap();
+        let mut settings = Settings {
+            plugins_dir: plugins_dir.clone(),
+            ..Settings::default()
+        };
+        settings.discovery.enabled = true;
+        settings.discovery.exclude = vec!["excluded".to_owned()];
+        let declared = settings.driver("declared");
+        settings.drivers.insert("declared".to_owned(), declared);
+        let idle = |settings: &Settings| {
+            let idle = idle_now(settings, &Reach::default()).unwrap();
+            let shown: Vec<String> = idle.iter().map(ToString::to_string).collect();
+            shown
+                .join("\n")
+                .replace(&*plugins_dir.to_string_lossy(), "")
+        };
+        let both = "/empty\n/other (there is nfs.sock instead)";
+        assert_eq!(idle(&settings), both.replace("\n", "\n/kubernetes.io\n"));
+        settings.kubelet.root_dir = RootDir::Path(dir.path().to_owned());
+        assert_eq!(idle(&settings), both);
+        settings.discovery.enabled = false;
+        assert_eq!(idle(&settings), "");
     }
 
     #[test]

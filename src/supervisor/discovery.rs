@@ -1,7 +1,7 @@
 //! Discovery while the daemon runs: directories in plugins_dir that become a driver, and drivers whose
 //! directory is gone.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::saved_state::Origin;
 use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
 use crate::config::csi_socket;
-use crate::csi::discover::{Discoverable, exists, plugins};
+use crate::csi::discover::{Discoverable, IdleDirectory, exists, plugins};
+use crate::disk::directory;
 use crate::os::task::Task;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
@@ -19,6 +20,12 @@ const GONE_FOR_GOOD: Duration = Duration::from_secs(300);
 /// How long a look in another thread may take before the next look is tried.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Directories that the note names; the others are counted.
+const MOST_NAMED: usize = 5;
+/// What to do about a directory without a csi.sock.
+pub(crate) const IDLE_FIX: &str =
+    "start its driver, or remove the directory, or add its name to discovery.exclude";
+
 /// What is known of plugins_dir beside the drivers that were discovered there.
 #[derive(Default)]
 pub(super) struct Discovery {
@@ -26,8 +33,8 @@ pub(super) struct Discovery {
     directory: Option<PathBuf>,
     /// The ids that discovery may use by the settings.
     discoverable: Discoverable,
-    /// Directories without a csi.sock so far.
-    candidates: BTreeSet<DriverId>,
+    /// Directories without a csi.sock so far. A path that may hang has not been looked at yet.
+    candidates: BTreeMap<DriverId, Option<IdleDirectory>>,
     /// The directory could not be read the last time.
     unreadable: bool,
     /// Looks of other threads, at paths that may hang: the look that runs, and the next look for
@@ -35,9 +42,33 @@ pub(super) struct Discovery {
     apart: HashMap<PathBuf, [Option<Task>; 2]>,
 }
 
+/// What another thread saw in a directory that may hang.
+pub(super) enum CandidateSeen {
+    Driver,
+    Idle(IdleDirectory),
+}
+
 impl Discovery {
     fn csi_socket(&self, id: &str) -> Option<PathBuf> {
         Some(csi_socket(self.directory.as_ref()?, id))
+    }
+
+    /// The directories that have no csi.sock.
+    pub(super) fn idle_directories(&self) -> impl Iterator<Item = &IdleDirectory> + Clone {
+        self.candidates.values().flatten()
+    }
+
+    /// The note for the status.
+    pub(super) fn idle_note(&self) -> Option<String> {
+        let idle = self.idle_directories();
+        let count = idle.clone().count();
+        let named: Vec<String> = idle.take(MOST_NAMED).map(ToString::to_string).collect();
+        let more = match count - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = named.join(", ");
+        (count > 0).then(|| format!("no csi.sock in {named}{more}: {IDLE_FIX}"))
     }
 }
 
@@ -46,7 +77,7 @@ impl Supervisor {
     pub(super) fn watch_plugins(&mut self) {
         let before = std::mem::take(&mut self.discovery);
         if let Some(old) = &before.directory {
-            for id in before.candidates {
+            for id in before.candidates.into_keys() {
                 let socket = csi_socket(old, &id);
                 self.watcher.unfollow(&socket, &Subject::Candidate(id));
             }
@@ -135,8 +166,9 @@ impl Supervisor {
         self.discovery.unreadable = false;
         let is_mounted = there.is_some();
         let mut there = there.unwrap_or_default();
-        let candidates = &self.discovery.candidates;
-        let emptied: Vec<DriverId> = candidates.difference(&there).cloned().collect();
+        let candidates = self.discovery.candidates.keys();
+        let emptied = candidates.filter(|id| !there.contains(*id)).cloned();
+        let emptied: Vec<DriverId> = emptied.collect();
         for id in emptied {
             self.drop_candidate(&id);
         }
@@ -164,24 +196,45 @@ impl Supervisor {
             return;
         };
         let may_hang = self.reach.may_hang(&socket);
-        if (may_hang || !exists(&socket)) && self.discovery.candidates.insert(id.clone()) {
-            self.watcher
-                .follow(&socket, &Subject::Candidate(id.clone()));
+        if may_hang || !exists(&socket) {
+            let candidates = &mut self.discovery.candidates;
+            let is_new = !candidates.contains_key(id);
+            let seen = candidates.entry(id.clone()).or_default();
+            if !may_hang {
+                *seen = Some(IdleDirectory::look(directory::of(&socket)));
+            }
+            if is_new {
+                self.watcher
+                    .follow(&socket, &Subject::Candidate(id.clone()));
+            }
         }
         if may_hang {
-            let (path, found) = (socket.clone(), Input::Candidate(id.clone(), socket.clone()));
-            self.look_apart(&socket, move || exists(&path).then_some(found));
+            let (id, path) = (id.clone(), socket.clone());
+            self.look_apart(&socket, move || {
+                let seen = if exists(&path) {
+                    CandidateSeen::Driver
+                } else {
+                    CandidateSeen::Idle(IdleDirectory::look(directory::of(&path)))
+                };
+                Some(Input::Candidate(id, path, seen))
+            });
         } else if exists(&socket) {
             // A second look, because what happened between the first and the watch would go unseen.
             self.driver_found(id, &socket);
         }
     }
 
-    /// Another thread has seen that a directory has become a driver's.
-    pub(super) fn candidate_seen(&mut self, id: &DriverId, socket: &Path) {
-        let is_candidate = self.discovery.candidates.contains(id);
-        if is_candidate && self.discovery.csi_socket(id).as_deref() == Some(socket) {
-            self.driver_found(id, socket);
+    /// Another thread has seen whether a directory has become a driver's.
+    pub(super) fn candidate_seen(&mut self, id: &DriverId, socket: &Path, seen: CandidateSeen) {
+        if self.discovery.csi_socket(id).as_deref() != Some(socket) {
+            return;
+        }
+        let Some(candidate) = self.discovery.candidates.get_mut(id) else {
+            return;
+        };
+        match seen {
+            CandidateSeen::Driver => self.driver_found(id, socket),
+            CandidateSeen::Idle(idle) => *candidate = Some(idle),
         }
     }
 
@@ -194,7 +247,7 @@ impl Supervisor {
 
     fn drop_candidate(&mut self, id: &DriverId) {
         if let Some(socket) = self.discovery.csi_socket(id)
-            && self.discovery.candidates.remove(id)
+            && self.discovery.candidates.remove(id).is_some()
         {
             self.discovery.apart.remove(&socket);
             self.watcher

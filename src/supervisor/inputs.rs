@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::discovery::CandidateSeen;
 use super::{DriverId, QUIET, Runner, RunnerKey, Supervisor, Timer, Work};
 use crate::api::command::Request;
 use crate::csi::error::DriverError;
@@ -39,8 +40,8 @@ pub(super) enum Input {
     KubeletEnded(Process),
     /// The directories in the plugins_dir that is named.
     Plugins(PathBuf, io::Result<Option<BTreeSet<DriverId>>>),
-    /// A csi.sock that exists, in a directory that had none.
-    Candidate(DriverId, PathBuf),
+    /// What is in a directory that had no csi.sock.
+    Candidate(DriverId, PathBuf, CandidateSeen),
     Request(Request),
 }
 
@@ -94,7 +95,7 @@ impl Supervisor {
                 self.push_to_all(&Event::KubeletEnded(process));
             }
             Input::Plugins(directory, seen) => self.plugins_seen(&directory, seen),
-            Input::Candidate(id, socket) => self.candidate_seen(&id, &socket),
+            Input::Candidate(id, socket, seen) => self.candidate_seen(&id, &socket, seen),
             Input::Request(Request::Command(command, reply)) => {
                 let outcome = self.carry_out(command);
                 self.outcomes.push((reply, outcome));
@@ -218,7 +219,11 @@ impl Runner {
         // A driver that has run on since before we started has not come back.
         let has_run_on = socket.is_none_or(|socket| {
             let before = self.csi_seen.replace(socket);
-            before == self.csi_seen && !self.driver.is_silent()
+            let is_same = before == self.csi_seen;
+            // It restarted so fast that no question went unanswered.
+            let restarted = !is_same && before.is_some() && self.driver.answer().is_some();
+            self.counts.disconnects += u64::from(restarted);
+            is_same && !self.driver.is_silent()
         });
         if has_run_on {
             Event::DriverChanged(answer)
@@ -255,6 +260,7 @@ impl Runner {
         self.tried = true;
         match (error, self.lost_since) {
             (Some(error), None) if self.driver.answer().is_some() => {
+                self.counts.disconnects += 1;
                 self.lost_since = Some(Instant::now());
                 let csi_socket = self.settings.csi_socket.display();
                 if let DriverError::Exposed { exposure, .. } = error {

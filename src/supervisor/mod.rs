@@ -24,6 +24,7 @@ mod turn;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -114,6 +115,8 @@ pub(crate) struct Supervisor {
     /// READY was sent.
     ready: bool,
     troubles: Troubles,
+    /// When a configuration was last accepted.
+    config_accepted: Timestamp,
     watcher: Watcher<Subject>,
     reach: Reach,
     limiter: ConcurrencyLimiter,
@@ -152,6 +155,7 @@ impl Supervisor {
             notifier: Notifier::new(),
             ready: false,
             troubles: Troubles::default(),
+            config_accepted: Timestamp::now(),
             watcher: Watcher::new(reach.clone()),
             reach,
             limiter: ConcurrencyLimiter::new(),

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use jiff::Timestamp;
+
 use super::saved_state::Origin;
 use super::{RunnerKey, Subject, Supervisor, Work};
 use crate::api::command::CommandResult;
@@ -22,6 +24,8 @@ impl Supervisor {
         if let Some(refusal) = &self.troubles.refusal {
             let message_id = message_id::CONFIG_REFUSED;
             tracing::error!(message_id, "{refusal}");
+        } else {
+            self.config_accepted = Timestamp::now();
         }
         self.work();
         if self.ready {

@@ -77,6 +77,8 @@ pub(super) struct Counts {
     pub(super) rejections: u64,
     pub(super) announcements: u64,
     pub(super) link_repairs: u64,
+    /// The driver stopped answering.
+    pub(super) disconnects: u64,
 }
 
 /// Monitors that run while the daemon still starts, until their driver has a runner.

@@ -147,6 +147,7 @@ impl Runner {
             volume_limit: driver.answer().map(|answer| answer.max_volumes),
             registered_volume_limit: driver.registered_answer().map(|answer| answer.max_volumes),
             cause: self.cause().into(),
+            disconnects: self.counts.disconnects,
         }
     }
 
@@ -177,6 +178,9 @@ impl Supervisor {
                 pid: self.kubelets.last_caller().map(|kubelet| kubelet.pid),
             },
             notes: self.notes(),
+            config_refused: self.troubles.refusal.is_some(),
+            config_accepted: self.config_accepted,
+            directories_without_socket: self.discovery.idle_directories().count() as u64,
         }
     }
 
@@ -198,6 +202,7 @@ impl Supervisor {
             self.troubles.http.clone(),
             self.state_file.trouble(),
             unseen.then(|| UNSEEN_KUBELET.to_owned()),
+            self.discovery.idle_note(),
         ];
         notes.into_iter().flatten().collect()
     }

@@ -5,15 +5,18 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 
 use super::landing;
 use crate::api::metrics::{self, Metrics};
 use crate::api::snapshot::Snapshots;
 use crate::api::status;
 use crate::driver::phase::Phase;
-use crate::grpc::proto::control::Driver;
+use crate::grpc::proto::control::{Driver, Status};
 
 const TEXT: &str = "text/plain; charset=utf-8";
+/// Before a driver's id.
+const READY_DRIVER: &str = "/readyz/";
 
 /// Answers requests from the snapshot.
 #[derive(Clone)]
@@ -34,8 +37,9 @@ impl Pages {
 
     fn page(&self, method: &Method, path: &str) -> Response<String> {
         let known = matches!(path, "/" | "/healthz" | "/readyz" | "/status" | "/metrics");
-        if !known {
-            return reply(StatusCode::NOT_FOUND, TEXT, "not found\n".to_owned());
+        let of_driver = path.strip_prefix(READY_DRIVER);
+        if !known && of_driver.is_none() {
+            return not_found();
         }
         if method != Method::GET && method != Method::HEAD {
             let words = "only GET and HEAD are answered\n".to_owned();
@@ -48,9 +52,15 @@ impl Pages {
                 return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n"));
             }
         };
+        if let Some(id) = of_driver {
+            return ready_driver(&now, id);
+        }
         match path {
-            "/healthz" => verdict(now.drivers.iter().filter(|driver| is_unserved(driver))),
-            "/readyz" => verdict(now.drivers.iter().filter(|driver| is_unready(driver))),
+            "/healthz" => {
+                let unserved = now.drivers.iter().filter(|driver| is_unserved(driver));
+                verdict(&unserved.map(status::explain).collect::<Vec<_>>())
+            }
+            "/readyz" => verdict(&status::unready_drivers(&now)),
             "/status" => render("application/json", status::json(&now)),
             "/metrics" => render(metrics::CONTENT_TYPE, self.metrics.exposition(&now)),
             _ => {
@@ -69,22 +79,25 @@ fn is_unserved(driver: &Driver) -> bool {
     driver.answering && !driver.socket_stands && !excused.contains(&driver.phase.as_str())
 }
 
-/// The driver should be registered and is not. A driver that another process serves, or that has no Node
-/// service, will not be registered, and must not delay clients that wait for the node. A conflict between two
-/// drivers of ours counts.
-fn is_unready(driver: &Driver) -> bool {
-    let phase = driver.phase.as_str();
-    let excused = phase == Phase::Conflict.as_str() && !driver.name_taken;
-    phase != Phase::Registered.as_str() && !excused && !driver.without_node_service
+/// Whether one driver is ready. The id is as it is in the URL.
+fn ready_driver(now: &Status, id: &str) -> Response<String> {
+    let id = percent_decode_str(id).decode_utf8_lossy();
+    match now.drivers.iter().find(|driver| driver.id == id) {
+        None => not_found(),
+        Some(driver) if status::is_unready(driver) => verdict(&[status::explain(driver)]),
+        Some(_) => verdict(&[]),
+    }
 }
 
-fn verdict<'a>(faults: impl Iterator<Item = &'a Driver>) -> Response<String> {
-    let why: String = faults
-        .map(|driver| format!("{}: {}: {}\n", driver.id, driver.phase, driver.reason))
-        .collect();
-    if why.is_empty() {
+fn not_found() -> Response<String> {
+    reply(StatusCode::NOT_FOUND, TEXT, "not found\n".to_owned())
+}
+
+fn verdict(faults: &[String]) -> Response<String> {
+    if faults.is_empty() {
         reply(StatusCode::OK, TEXT, "ok".to_owned())
     } else {
+        let why = faults.iter().map(|fault| format!("{fault}\n")).collect();
         reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, why)
     }
 }
@@ -128,23 +141,27 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_when_all_that_can_be_registered_are() {
-        for phase in Phase::ALL {
-            let excused = matches!(phase, Phase::Registered | Phase::Conflict);
-            assert_eq!(is_unready(&driver(phase)), !excused, "{phase}");
-        }
-        assert!(is_unready(&Driver {
-            name_taken: true,
-            ..driver(Phase::Conflict)
-        }));
-        let controller = Driver {
-            without_node_service: true,
-            ..driver(Phase::WaitingForDriver)
+    fn the_readiness_of_a_driver_has_a_page_of_its_own() {
+        let (well, silent) = (driver(Phase::Registered), driver(Phase::Registered));
+        let silent = Driver {
+            id: "b/c d".to_owned(),
+            answering: false,
+            ..silent
         };
-        assert!(!is_unready(&controller));
-        let told = verdict([driver(Phase::Rejected)].iter());
-        assert_eq!(told.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(told.body(), "a: rejected: so\n");
+        let now = Status {
+            drivers: vec![well, silent],
+            ..Status::default()
+        };
+        let code = |id: &str| ready_driver(&now, id).status().as_u16();
+        assert_eq!(code("a"), 200);
+        assert_eq!(code("b%2Fc%20d"), 503);
+        assert_eq!(code("c"), 404);
+        assert_eq!(code(""), 404);
+        assert_eq!(code("%"), 404);
+        assert_eq!(
+            ready_driver(&now, "b/c d").body(),
+            "b/c d: registered: so\n"
+        );
     }
 
     #[test]

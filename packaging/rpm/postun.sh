@@ -1,10 +1,6 @@
-# Does the same as %systemd_postun_with_restart: restarts a running unit after an upgrade.
-unit=node-storage-driver-registrar.service
+# Does the same as %systemd_postun. After an upgrade, %posttrans of the new package restarts the unit.
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
-    if [ "$1" -ge 1 ]; then
-        systemctl try-restart "$unit" >/dev/null 2>&1 || :
-    fi
 fi
 if [ "$1" -eq 0 ]; then
     rm -rf /run/node-storage-driver-registrar

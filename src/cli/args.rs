@@ -53,16 +53,14 @@ pub(crate) enum Command {
     Check,
     /// Print the effective configuration, each value with its source.
     Config,
-    /// Show the state of every driver; exits with 0 if all are registered.
-    Status {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Follow changes until interrupted.
-        #[arg(long)]
-        watch: bool,
-    },
-    /// Wait until drivers are registered or serving.
+    /// Show the state of the drivers; exits with 0 if all are ready, and at least one exists.
+    ///
+    /// A driver is ready if the kubelet has registered it and it answers. A driver without a Node
+    /// service does not count. A configuration that the daemon refused is also a failure.
+    Status(StatusOptions),
+    /// Wait until drivers are ready, that is, registered and answering.
+    ///
+    /// For rollout tools: wait --strict --timeout 2m
     Wait(WaitOptions),
     /// Ask a driver for its identity and list the CSI rules that it breaks; exits with 0 if it can be
     /// registered.
@@ -115,10 +113,32 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct StatusOptions {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Follow changes until interrupted, also across restarts of the daemon.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Also fail if the daemon has a note or runs another version than this program, or if the
+    /// configuration on disk is not valid.
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) strict: bool,
+    /// Ids or names: show these drivers, and exit with 0 if they are ready. Default: all drivers.
+    #[arg(value_name = "DRIVER")]
+    pub(crate) drivers: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct WaitOptions {
     /// The state to wait for.
-    #[arg(long = "for", value_name = "STATE", default_value = "registered")]
+    #[arg(long = "for", value_name = "STATE", default_value = "ready")]
     pub(crate) state: WaitState,
+    /// Also wait until the daemon has no notes and runs this program's version, and the
+    /// configuration on disk is valid. This concerns the whole node, whichever state or drivers the
+    /// command names.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// How long to wait.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
@@ -129,6 +149,8 @@ pub(crate) struct WaitOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitState {
+    /// The driver is registered and answers.
+    Ready,
     /// The kubelet has registered the driver.
     Registered,
     /// The driver answers and its link exists.

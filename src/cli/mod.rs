@@ -8,10 +8,12 @@ mod completions;
 mod configuration;
 mod doctor;
 mod exit;
+mod gate;
 mod inspect;
 mod ndr;
 mod render;
 mod run;
+mod selection;
 mod status;
 mod wait;
 
@@ -57,8 +59,8 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::Reload) => reload(args).await,
         Some(Command::Check) => check::check(args),
         Some(Command::Config) => print(&configuration::load(args)?.explain()),
-        Some(Command::Status { json, watch: true }) => status::watch(args, *json).await,
-        Some(Command::Status { json, watch: false }) => status::status(args, *json).await,
+        Some(Command::Status(options)) if options.watch => status::watch(args, options).await,
+        Some(Command::Status(options)) => status::status(args, options).await,
         Some(Command::Wait(options)) => wait::wait(args, options).await,
         Some(Command::Inspect { json, socket }) => inspect::inspect(args, socket, *json).await,
         Some(Command::Doctor { json, proc }) => doctor::doctor(args, proc, *json).await,

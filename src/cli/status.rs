@@ -6,21 +6,49 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use super::args::Args;
+use super::args::{Args, StatusOptions, WaitState};
 use super::client::connect;
-use super::exit::Exit;
-use super::render::{Screen, answer, put, table};
+use super::exit::{Exit, print_error};
+use super::gate::Gate;
+use super::render::{Screen, print, put, table};
+use super::selection::{find, no_driver, select};
 use crate::api::{age, status};
 use crate::grpc::proto::control::Status;
 
-pub(crate) async fn status(args: &Args, json: bool) -> Result<(), Exit> {
+pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
     let now = connect(args).await?.status().await?;
-    let text = text(&now, json, &Screen::stdout())?;
-    answer(&text, status::shortfalls(&now, false).is_empty())
+    let gate = Gate {
+        state: WaitState::Ready,
+        drivers: &options.drivers,
+        strict: options.strict,
+    };
+    let is_short = !gate.shortfalls(&now).is_empty();
+    let unknown = options
+        .drivers
+        .iter()
+        .filter(|driver| find(&now, driver).is_none())
+        .map(|driver| no_driver(&now, driver));
+    // Neither the table nor the JSON shows these.
+    let unseen: Vec<String> = unknown
+        .chain(gate.other_version(&now))
+        .chain(gate.invalid_configuration(args))
+        .collect();
+    let shown = select(now, &options.drivers);
+    if options.json || !shown.drivers.is_empty() || options.drivers.is_empty() {
+        print(&text(&shown, options.json, &Screen::stdout())?)?;
+    }
+    for shortfall in &unseen {
+        print_error(&format!("error: {shortfall}"));
+    }
+    if is_short || !unseen.is_empty() {
+        return Err(Exit::No);
+    }
+    Ok(())
 }
 
 /// Shows each change that the daemon reports, until a signal comes or the reader has gone.
-pub(crate) async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
+pub(crate) async fn watch(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
+    let json = options.json;
     let mut client = connect(args).await?;
     let mut statuses = client.watch().await?;
     let mut shown = statuses.next().await?;

@@ -102,7 +102,7 @@ pub(in crate::cli) fn report(
 }
 
 /// Prints the answer of a command; an answer that is no becomes exit code 1.
-pub(in crate::cli) fn answer(text: &str, yes: bool) -> Result<(), Exit> {
+fn answer(text: &str, yes: bool) -> Result<(), Exit> {
     print(text)?;
     if yes { Ok(()) } else { Err(Exit::No) }
 }

@@ -4,6 +4,7 @@ mod commands;
 mod deleted_sockets;
 mod doctor;
 mod driver_faults;
+mod gate;
 mod healthz;
 mod http;
 mod inspect;

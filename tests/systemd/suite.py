@@ -16,6 +16,7 @@ import journaling  # noqa: F401
 import directories  # noqa: F401
 import sandbox  # noqa: F401
 import serving  # noqa: F401
+import gate  # noqa: F401
 import packages  # noqa: F401
 
 

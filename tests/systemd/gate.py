@@ -1,0 +1,223 @@
+"""The gate of a rollout: what each command says, and its exit code, while something is wrong."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+from check import check
+from container import eventually
+from host import DRIVER, PLUGINS, PROGRAM, RUNTIME, UNIT
+from serving import ask
+
+CONFIG = "60-gate.toml"
+BAD = "70-bad.toml"
+SOCKET = f"{RUNTIME}/http.sock"
+MISSING = "missing.csi.test"
+FOUND = "found.csi.test"
+COMMANDS = {
+    "status": ("status",),
+    "wait": ("wait", "--timeout", "2s"),
+    "wait --strict": ("wait", "--strict", "--timeout", "2s"),
+    "doctor": ("doctor",),
+}
+EVERY = {*COMMANDS, "/readyz"}
+
+
+def gate(node):
+    """What each command of the gate says, and whether it is satisfied."""
+
+    def run(command):
+        done = node.run(PROGRAM, *command, check=False)
+        assert done.returncode in (0, 1), f"{command}: {done.returncode}: {done.stderr}"
+        return done.returncode == 0, done.stdout + done.stderr
+
+    def get():
+        answer = ask(node, SOCKET, "/readyz")
+        assert answer.startswith(("200 ", "503 ")), answer
+        return answer.startswith("200 "), answer
+
+    # At the same time: two of them wait until their timeout.
+    with ThreadPoolExecutor() as threads:
+        said = {name: threads.submit(run, command) for name, command in COMMANDS.items()}
+        said["/readyz"] = threads.submit(get)
+        return {name: future.result() for name, future in said.items()}
+
+
+def refuses(node, names, *words):
+    """Exactly these commands are not satisfied, and each of them has all these words."""
+    said = gate(node)
+    refused = {name for name, (satisfied, _) in said.items() if not satisfied}
+    assert refused == set(names), f"not satisfied: {sorted(refused)}, expected {sorted(names)}: {said}"
+    for name in names:
+        for word in words:
+            assert word in said[name][1], f"{name} does not say {word}: {said[name][1]}"
+    return {name: text for name, (_, text) in said.items()}
+
+
+def driver(node, name):
+    return next(one for one in node.status()["drivers"] if one["id"] == name)
+
+
+def declare(node, *names, more=""):
+    """The drivers of the configuration; discovery finds others, as shipped."""
+    node.configure(None)
+    tables = "".join(f'[drivers."{name}"]\n' for name in names)
+    node.configure(f'{tables}[http]\nlisten = "unix:{SOCKET}"\n{more}', CONFIG)
+
+
+def begin(node):
+    """One declared driver, well; no directory of another driver, for each counts here."""
+    node.settle()
+    for directory in node.path(PLUGINS).iterdir():
+        if directory.name != DRIVER:
+            node.systemctl("stop", f"driver@{directory.name}")
+            shutil.rmtree(directory)
+    declare(node, DRIVER)
+    node.systemctl("restart", UNIT)
+    node.wait_phase("registered")
+    eventually("http is served", lambda: ask(node, SOCKET, "/healthz") == "200 ok")
+    refuses(node, set())
+
+
+def end(node, *drivers):
+    node.configure(None, CONFIG)
+    for name in drivers:
+        node.systemctl("stop", f"driver@{name}")
+        shutil.rmtree(node.path(f"{PLUGINS}/{name}"), ignore_errors=True)
+
+
+@check
+def after_a_reboot_the_gate_names_each_driver_that_does_not_run_and_opens_when_all_run(node):
+    begin(node)
+    # Both run now; the boot starts neither.
+    declare(node, DRIVER, MISSING)
+    node.systemctl("start", f"driver@{MISSING}", f"driver@{FOUND}")
+    node.systemctl("restart", UNIT)
+    for name in (MISSING, FOUND):
+        node.wait_phase("registered", name)
+    node.systemctl("enable", f"driver@{DRIVER}")
+
+    def shut_down():
+        # As a driver does that removes its socket when it ends.
+        for name in (MISSING, FOUND):
+            (node.container.root / PLUGINS.lstrip("/") / name / "csi.sock").unlink()
+
+    try:
+        node.container.reboot(shut_down)
+        node.wait_phase("registered")
+        said = refuses(node, EVERY, MISSING)
+        for name in ("status", "wait", "wait --strict", "doctor"):
+            assert FOUND in said[name], f"{name} does not say {FOUND}: {said[name]}"
+        assert DRIVER not in said["/readyz"], said["/readyz"]
+
+        node.systemctl("start", f"driver@{MISSING}")
+        node.wait_phase("registered", MISSING)
+        said = refuses(node, {"wait --strict"}, FOUND)
+        for name in ("status", "doctor"):
+            assert FOUND in said[name], f"{name} does not say {FOUND}: {said[name]}"
+        assert "warning" in said["doctor"], said["doctor"]
+        notes = node.status()["notes"]
+        assert any(FOUND in note for note in notes), notes
+
+        node.systemctl("start", f"driver@{FOUND}")
+        node.wait_phase("registered", FOUND)
+        refuses(node, set())
+        assert node.status()["notes"] == [], node.status()["notes"]
+    finally:
+        node.systemctl("disable", f"driver@{DRIVER}")
+        end(node, MISSING, FOUND)
+
+
+@check
+def a_driver_that_stops_while_it_is_registered_closes_the_gate(node):
+    begin(node)
+    try:
+        node.systemctl("stop", f"driver@{DRIVER}")
+        eventually("it is seen", lambda: not driver(node, DRIVER)["answering"], 10)
+        assert driver(node, DRIVER)["phase"] == "registered"
+        refuses(node, EVERY, DRIVER)
+        node.systemctl("start", f"driver@{DRIVER}")
+        eventually("it is seen", lambda: driver(node, DRIVER)["answering"], 10)
+        refuses(node, set())
+    finally:
+        end(node)
+
+
+@check
+def a_conflict_closes_the_gate(node):
+    begin(node)
+    node.link(FOUND).mkdir()
+    try:
+        node.systemctl("start", f"driver@{FOUND}")
+        node.wait_phase("conflict", FOUND)
+        refuses(node, EVERY, FOUND)
+        node.link(FOUND).rmdir()
+        node.wait_phase("registered", FOUND)
+        refuses(node, set())
+    finally:
+        if node.link(FOUND).is_dir():
+            node.link(FOUND).rmdir()
+        end(node, FOUND)
+
+
+@check
+def a_refused_reload_closes_the_gate_and_leaves_the_drivers_alone(node):
+    begin(node)
+    before = node.pid()
+    node.configure("plugins_dir = 3\n", BAD)
+    try:
+        # Nothing has been reloaded, but the next start would fail.
+        refuses(node, {"wait --strict", "doctor"}, BAD)
+        refused = node.systemctl("reload", UNIT, check=False).returncode
+        assert refused != 0, "the reload was not refused"
+        refuses(node, EVERY - {"/readyz"}, BAD)
+        notes = node.status()["notes"]
+        assert any(BAD in note for note in notes), notes
+        assert node.pid() == before and node.phase() == "registered"
+    finally:
+        node.configure(None, BAD)
+    node.systemctl("reload", UNIT)
+    refuses(node, set())
+    end(node)
+
+
+@check
+def a_node_without_drivers_closes_the_gate(node):
+    begin(node)
+    node.systemctl("stop", f"driver@{DRIVER}")
+    shutil.rmtree(node.path(f"{PLUGINS}/{DRIVER}"))
+    declare(node)
+    try:
+        node.systemctl("restart", UNIT)
+        eventually("http is served", lambda: ask(node, SOCKET, "/healthz") == "200 ok")
+        said = refuses(node, EVERY - {"doctor"}, "no drivers")
+        assert "warning" in said["doctor"], said["doctor"]
+    finally:
+        end(node)
+
+
+@check
+def without_a_daemon_every_command_of_the_gate_says_so(node):
+    node.systemctl("stop", UNIT)
+    try:
+        for name, command in COMMANDS.items():
+            done = node.run(PROGRAM, *command, check=False)
+            assert done.returncode == 1, f"{name}: {done.returncode}: {done.stdout}"
+    finally:
+        node.systemctl("start", UNIT)
+
+
+@check
+def an_upgrade_over_a_bad_configuration_closes_the_gate_of_the_one_command(node):
+    begin(node)
+    before = node.pid()
+    node.configure("plugins_dir = 3\n", BAD)
+    try:
+        node.unnoticed(lambda: node.run("dpkg", "-i", node.next_deb, timeout=120))
+        assert node.pid() == before, "it was restarted"
+        refuses(node, {"wait --strict", "doctor"}, BAD)
+    finally:
+        node.configure(None, BAD)
+        node.run("dpkg", "-i", node.deb, timeout=120)
+    node.wait_phase("registered")
+    refuses(node, set())
+    end(node)

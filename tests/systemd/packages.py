@@ -4,11 +4,11 @@ import os
 
 from check import check
 from container import eventually
+from gate import BAD, begin, end, refuses
 from host import CONFIG, DRIVER, RUNTIME, UNIT
 
 NAME = "node-storage-driver-registrar"
 KEEP = "60-keep.toml"
-BAD = "70-bad.toml"
 EDIT = "\n# an operator was here\n"
 
 
@@ -50,7 +50,7 @@ def names_the_fault_and_the_next_step(said):
 
 def keeps_the_daemon_over_a_bad_configuration(node, upgrade):
     """An upgrade that would restart the daemon into exit 78 leaves the running process alone."""
-    node.settle()
+    begin(node)
     # The unit in the package then differs from the loaded unit.
     os.utime(node.path(f"/usr/lib/systemd/system/{UNIT}"))
     node.systemctl("daemon-reload")
@@ -65,11 +65,15 @@ def keeps_the_daemon_over_a_bad_configuration(node, upgrade):
         names_the_fault_and_the_next_step(said[0])
         assert "the old process still runs" in said[0], said[0]
         node.wait_phase("registered")
+        # The package manager has reported success: the gate must not.
+        refuses(node, {"wait --strict", "doctor"}, BAD)
     finally:
         node.configure(None, BAD)
     node.unnoticed(lambda: node.systemctl("restart", UNIT))
     assert node.pid() != before, "it was not restarted"
     node.wait_phase("registered")
+    refuses(node, set())
+    end(node)
 
 
 @check
@@ -224,7 +228,7 @@ def an_upgrade_of_the_rpm_is_not_noticed_and_keeps_an_edited_configuration(node)
 
 @check
 def an_upgrade_of_the_rpm_over_a_bad_configuration_keeps_the_daemon_and_says_so(node):
-    rpm(node, "-U", "--oldpackage", node.rpm)
+    rpm(node, "-U", "--oldpackage", "--replacepkgs", node.rpm)
     keeps_the_daemon_over_a_bad_configuration(node, lambda: rpm(node, "-U", node.next_rpm))
 
 
@@ -232,7 +236,7 @@ def an_upgrade_of_the_rpm_over_a_bad_configuration_keeps_the_daemon_and_says_so(
 def an_upgrade_of_the_rpm_leaves_a_stopped_unit_stopped(node):
     node.settle()
     node.systemctl("stop", UNIT)
-    rpm(node, "-U", "--oldpackage", node.rpm)
+    rpm(node, "-U", "--oldpackage", "--replacepkgs", node.rpm)
     rpm(node, "-U", node.next_rpm)
     state = node.show("ActiveState", "UnitFileState")
     assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state

@@ -17,6 +17,7 @@ import directories  # noqa: F401
 import sandbox  # noqa: F401
 import serving  # noqa: F401
 import gate  # noqa: F401
+import rollout  # noqa: F401
 import packages  # noqa: F401
 
 

@@ -9,7 +9,7 @@ if [ -d /run/systemd/system ]; then
     else
         # The words of packaging/debian/postinst.
         {
-            echo "$name: this version refuses the configuration, and was NOT started:"
+            echo "$name: check refuses the configuration, so the new version was NOT started:"
             echo "$said" | sed 's/^/    /'
             if systemctl is-active --quiet "$name.service"; then
                 echo "$name: the old process still runs with its old configuration, and the drivers stay registered"

@@ -52,6 +52,35 @@ fn a_driver_is_added_and_removed_and_the_others_stay_registered() {
 }
 
 #[test]
+fn a_driver_that_a_reload_takes_off_the_node_is_told_with_the_key_that_did_it() {
+    let (scene, _driver, kubelet) = setup().drivers(&[NAME, OTHER]).registered();
+    let _other = scene.node.driver(OTHER);
+    kubelet.wait_registered(OTHER, SOON);
+    scene.phase(OTHER, "registered");
+    let warnings = |about: &str| {
+        let logs = scene.registrar.logs();
+        let told = logs.lines().filter(|line| line.contains("by the reload"));
+        let told = told.filter(|line| line.contains(about) && line.contains("WARN"));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    move_registry(&scene);
+    let [told] = &warnings(NAME)[..] else {
+        panic!("{:?}", warnings(NAME));
+    };
+    assert!(told.contains("registry_dir has changed from "), "{told}");
+    let [told] = &warnings(OTHER)[..] else {
+        panic!("{:?}", warnings(OTHER));
+    };
+    let removed = format!("[drivers.\"{OTHER}\"] was removed, and discovery.enabled is false");
+    assert!(told.contains(&removed), "{told}");
+    scene
+        .node
+        .write_config(&std::fs::read_to_string(scene.node.config_file()).unwrap());
+    scene.registrar.succeed(&["reload"]);
+    assert_eq!(warnings(NAME).len(), 1, "a reload that changes nothing");
+}
+
+#[test]
 fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
     let (scene, _driver, kubelet) = setup().registered();
     let new = move_registry(&scene);
@@ -102,7 +131,9 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
         let output = scene.registrar.run_cli(["reload"]);
         assert_eq!(output.status.code(), Some(78), "{output:?}");
         assert!(stderr(&output).contains(words), "{output:?}");
-        assert_eq!(scene.registrar.status().unwrap(), before);
+        let after = scene.registrar.status().unwrap();
+        assert_eq!(after.drivers, before.drivers);
+        assert!(after.notes[0].contains(words), "{:?}", after.notes);
     }
     nothing_since(&kubelet, mark);
 }

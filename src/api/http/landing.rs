@@ -19,7 +19,9 @@ pub(super) fn page(status: &Status) -> String {
     let drivers = if rows.is_empty() {
         "<p>No drivers are configured.</p>\n".to_owned()
     } else {
-        format!("<table>\n<tr><th>Driver<th>Phase<th>Ready<th>Since<th>Node id<th>Reason\n{rows}</table>\n")
+        format!(
+            "<table>\n<tr><th>Driver<th>Phase<th>Ready<th>Since<th>Node id<th>Reason\n{rows}</table>\n"
+        )
     };
     let note = |note: &String| format!("<p class=\"note\">{}</p>\n", escape(note));
     let notes: String = status.notes.iter().map(note).collect();

@@ -51,33 +51,62 @@ fn a_driver_is_added_and_removed_and_the_others_stay_registered() {
     });
 }
 
+/// What the journal warns of about drivers that a reload took off the node.
+fn told(scene: &Scene, about: &str) -> Vec<String> {
+    let logs = scene.registrar.logs();
+    let told = logs.lines().filter(|line| line.contains("by the reload"));
+    let told = told.filter(|line| line.contains(about) && line.contains("WARN"));
+    told.map(str::to_owned).collect()
+}
+
 #[test]
-fn a_driver_that_a_reload_takes_off_the_node_is_told_with_the_key_that_did_it() {
+fn a_removed_driver_is_told_with_its_key() {
     let (scene, _driver, kubelet) = setup().drivers(&[NAME, OTHER]).registered();
     let _other = scene.node.driver(OTHER);
     kubelet.wait_registered(OTHER, SOON);
     scene.phase(OTHER, "registered");
-    let warnings = |about: &str| {
-        let logs = scene.registrar.logs();
-        let told = logs.lines().filter(|line| line.contains("by the reload"));
-        let told = told.filter(|line| line.contains(about) && line.contains("WARN"));
-        told.map(str::to_owned).collect::<Vec<_>>()
-    };
-    move_registry(&scene);
-    let [told] = &warnings(NAME)[..] else {
-        panic!("{:?}", warnings(NAME));
-    };
-    assert!(told.contains("registry_dir has changed from "), "{told}");
-    let [told] = &warnings(OTHER)[..] else {
-        panic!("{:?}", warnings(OTHER));
-    };
-    let removed = format!("[drivers.\"{OTHER}\"] was removed, and discovery.enabled is false");
-    assert!(told.contains(&removed), "{told}");
-    scene
-        .node
-        .write_config(&std::fs::read_to_string(scene.node.config_file()).unwrap());
+    scene.node.write_default_config(&[NAME], "");
     scene.registrar.succeed(&["reload"]);
-    assert_eq!(warnings(NAME).len(), 1, "a reload that changes nothing");
+    let told_of_other = told(&scene, OTHER);
+    let removed = format!("[drivers.\"{OTHER}\"] was removed, and discovery.enabled is false");
+    assert_eq!(told_of_other.len(), 1, "{told_of_other:?}");
+    assert!(told_of_other[0].contains(&removed), "{told_of_other:?}");
+    assert!(told(&scene, NAME).is_empty());
+}
+
+#[test]
+fn a_driver_that_moves_is_told_with_the_key_and_a_reload_that_changes_nothing_is_silent() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    move_registry(&scene);
+    let moved = told(&scene, NAME);
+    assert_eq!(moved.len(), 1, "{moved:?}");
+    assert!(
+        moved[0].contains("registry_dir has changed from "),
+        "{moved:?}"
+    );
+    scene.phase(NAME, "registered");
+    scene.registrar.succeed(&["reload"]);
+    assert_eq!(told(&scene, NAME), moved);
+}
+
+#[test]
+fn another_endpoint_is_announced_and_told() {
+    let (scene, driver, kubelet) = setup().registered();
+    let elsewhere = scene.node.root().join("seen.sock");
+    std::os::unix::fs::symlink(driver.path(), &elsewhere).unwrap();
+    let table = format!("[drivers.{NAME:?}]\nendpoint = {elsewhere:?}\n");
+    scene.node.write_default_config(&[], &table);
+    scene.registrar.succeed(&["reload"]);
+    bed::eventually("the kubelet knows the new endpoint", SOON, || {
+        let endpoint = kubelet.registered().get(NAME).cloned();
+        endpoint.is_some_and(|endpoint| endpoint == elsewhere.to_string_lossy())
+    });
+    let announced = told(&scene, NAME);
+    assert_eq!(announced.len(), 1, "{announced:?}");
+    assert!(
+        announced[0].contains("endpoint has changed from "),
+        "{announced:?}"
+    );
 }
 
 #[test]

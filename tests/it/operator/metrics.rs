@@ -120,6 +120,22 @@ fn each_end_of_the_driver_is_counted() {
     assert_eq!(ends(), 3.0);
 }
 
+/// The new process takes the socket's place before the old one ends, so that no question goes unanswered.
+#[test]
+fn a_restart_without_a_gap_is_counted_too() {
+    let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let old = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let new = scene.named(OTHER, NAME);
+    std::fs::rename(new.path(), old.path()).unwrap();
+    let series = format!("nsdr_driver_disconnects_total{{driver=\"{NAME}\"}}");
+    eventually("the restart is counted", SOON, || {
+        value(&scrape(&scene), &series) == 1.0
+    });
+    assert_eq!(scene.phase(NAME, "registered").registrations, 1);
+}
+
 #[test]
 fn a_refused_configuration_shows_until_one_is_accepted() {
     let scene = setup().http().started();

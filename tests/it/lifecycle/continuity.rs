@@ -75,8 +75,8 @@ fn a_driver_that_waits_for_the_kubelet_has_waited_since_before_the_restart() {
 fn a_driver_that_comes_after_the_restart_waits_since_it_came() {
     let (mut scene, driver) = setup().more("[service]\non_stop = \"keep\"\n").published();
     let before = scene.phase(NAME, "waiting-for-kubelet");
-    drop(driver);
     scene.registrar.stop();
+    drop(driver);
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     let _driver = scene.node.driver(NAME);

@@ -139,6 +139,10 @@ fn a_restart_without_a_gap_is_counted_too() {
 #[test]
 fn a_refused_configuration_shows_until_one_is_accepted() {
     let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    scene.registrar.succeed(&["status"]);
     let now = || {
         let text = scrape(&scene);
         let accepted = value(&text, "nsdr_config_last_reload_success_timestamp_seconds");
@@ -163,6 +167,7 @@ fn a_refused_configuration_shows_until_one_is_accepted() {
     assert_eq!(successful, 1.0);
     assert!(accepted > at_start, "{accepted} {at_start}");
     assert!(scene.registrar.status().unwrap().notes.is_empty());
+    scene.registrar.succeed(&["status"]);
 }
 
 /// The kubelet does not notice the fight.

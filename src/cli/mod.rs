@@ -8,6 +8,7 @@ mod completions;
 mod configuration;
 mod doctor;
 mod exit;
+mod follower;
 mod gate;
 mod inspect;
 mod ndr;
@@ -16,6 +17,7 @@ mod run;
 mod selection;
 mod status;
 mod wait;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -59,7 +61,7 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::Reload) => reload(args).await,
         Some(Command::Check) => check::check(args),
         Some(Command::Config) => print(&configuration::load(args)?.explain()),
-        Some(Command::Status(options)) if options.watch => status::watch(args, options).await,
+        Some(Command::Status(options)) if options.watch => watch::watch(args, options).await,
         Some(Command::Status(options)) => status::status(args, options).await,
         Some(Command::Wait(options)) => wait::wait(args, options).await,
         Some(Command::Inspect { json, socket }) => inspect::inspect(args, socket, *json).await,

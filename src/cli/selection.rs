@@ -9,6 +9,16 @@ pub(super) fn find<'a>(status: &'a Status, driver: &str) -> Option<&'a Driver> {
     drivers().find(|known| known.id == driver).or_else(by_name)
 }
 
+/// The drivers that the daemon does not have.
+pub(super) fn unknown<'a>(
+    status: &'a Status,
+    drivers: &'a [String],
+) -> impl Iterator<Item = &'a String> {
+    drivers
+        .iter()
+        .filter(|driver| find(status, driver).is_none())
+}
+
 /// What a command says about a driver that the daemon does not have.
 pub(super) fn no_driver(status: &Status, driver: &str) -> String {
     let known: Vec<&str> = status.drivers.iter().map(|known| &*known.id).collect();

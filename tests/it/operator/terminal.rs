@@ -103,6 +103,31 @@ fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
 }
 
 #[test]
+fn watching_keeps_the_table_while_the_daemon_is_away_and_goes_on_when_it_is_back() {
+    if !has_program("tmux") {
+        return;
+    }
+    let mut scene = setup().started();
+    scene.phase(NAME, "waiting-for-driver");
+    let tmux = watching(&scene, "A=b");
+    tmux.wait("waiting-for-driver");
+    scene.registrar.stop();
+    let screen = tmux.wait("the daemon has not answered since 20");
+    assert!(screen.contains("waiting-for-driver"), "{screen}");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+    eventually("the age goes on", SOON, || tmux.screen(&[]) != screen);
+    scene.registrar.start();
+    let _driver = scene.node.driver(NAME);
+    let screen = tmux.wait("waiting-for-kubelet");
+    assert!(!screen.contains("has not answered"), "{screen}");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+    scene.registrar.stop();
+    tmux.wait("has not answered");
+    tmux.run(&["send-keys", "C-c"]);
+    tmux.wait("ended with 0");
+}
+
+#[test]
 fn no_color_is_honoured_on_a_terminal() {
     if !has_program("tmux") {
         return;

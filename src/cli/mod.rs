@@ -64,7 +64,7 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::Status(options)) if options.watch => watch::watch(args, options).await,
         Some(Command::Status(options)) => status::status(args, options).await,
         Some(Command::Wait(options)) => wait::wait(args, options).await,
-        Some(Command::Inspect { json, socket }) => inspect::inspect(args, socket, *json).await,
+        Some(Command::Inspect { json, driver }) => inspect::inspect(args, driver, *json).await,
         Some(Command::Doctor { json, proc }) => doctor::doctor(args, proc, *json).await,
         Some(Command::Reannounce { driver }) => act(args, ManualAction::Reannounce, driver).await,
         Some(Command::Withdraw { driver }) => act(args, ManualAction::Withdraw, driver).await,

@@ -1,6 +1,7 @@
 //! The command line: its commands, a file for each, and the exit code.
 
 mod args;
+mod candidates;
 mod check;
 mod clean_up;
 mod client;
@@ -71,6 +72,7 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::Publish { driver }) => act(args, ManualAction::Publish, driver).await,
         Some(Command::CleanUp) => clean_up::clean_up(args),
         Some(Command::Completions { shell }) => print(&completions(*shell)),
+        Some(Command::CompleteDrivers { words }) => candidates::complete_drivers(words).await,
         Some(Command::ImportNdr { words }) => ndr::import::import(words),
     }
 }

@@ -36,7 +36,7 @@ struct Silence {
 
 /// Shows each change that the daemon reports, until a signal comes or the reader has gone.
 pub(super) async fn watch(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
-    let mut interruption = Interruption::expect()?;
+    let mut interruption = Interruption::listen()?;
     let mut resized = signal(SignalKind::window_change()).map_err(Exit::failed)?;
     let mut follower = Follower::start(args);
     let first = tokio::select! {
@@ -74,8 +74,8 @@ pub(super) async fn watch(args: &Args, options: &StatusOptions) -> Result<(), Ex
 }
 
 impl Interruption {
-    /// From now on a signal does not end the process.
-    fn expect() -> Result<Interruption, Exit> {
+    /// From now on these signals do not end the process by themselves.
+    fn listen() -> Result<Interruption, Exit> {
         Ok(Interruption {
             interrupt: signal(SignalKind::interrupt()).map_err(Exit::failed)?,
             terminate: signal(SignalKind::terminate()).map_err(Exit::failed)?,

@@ -25,7 +25,7 @@ pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit>
     timeout(options.timeout, waiting).await.map_err(|_| {
         missing.extend(gate.invalid_configuration(args));
         let time = humantime::format_duration(options.timeout);
-        Exit::Failed(format!("timed out after {time}: {}", listed(&missing)))
+        Exit::Failed(format!("timed out after {time}:{}", listed(&missing)))
     })
 }
 
@@ -77,7 +77,7 @@ fn listed(texts: &[String]) -> String {
         lines.join("\n    ")
     };
     match texts {
-        [text] => printable(text),
+        [text] => format!(" {}", printable(text)),
         texts => texts
             .iter()
             .map(|text| format!("\n  {}", printable(text)))

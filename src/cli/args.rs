@@ -68,8 +68,10 @@ pub(crate) enum Command {
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// The driver's socket: a path, or unix:///path.
-        socket: PathBuf,
+        /// The driver's socket: a path, or unix:///path. Or the driver's id or name: its socket is then
+        /// looked up in the daemon's status, or in the configuration if no daemon runs.
+        #[arg(value_name = "SOCKET|DRIVER")]
+        driver: PathBuf,
     },
     /// Find out why a driver is not registered; exits with 0 if there is no fault.
     Doctor {
@@ -102,6 +104,13 @@ pub(crate) enum Command {
     Completions {
         /// The shell.
         shell: Shell,
+    },
+    /// Print the drivers that complete a command line; the completion scripts run this.
+    #[command(hide = true)]
+    CompleteDrivers {
+        /// The words of the command line without the program, up to the cursor.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
     },
     /// Print a configuration equivalent to a node-driver-registrar unit or command line.
     ImportNdr {

@@ -1,6 +1,8 @@
 //! The client of the daemon, and the commands that only pass a request on: `reload`, `reannounce`,
 //! `withdraw` and `publish`.
 
+use std::path::PathBuf;
+
 use super::args::Args;
 use super::exit::Exit;
 use super::render::print;
@@ -8,8 +10,13 @@ use crate::api::command::ManualAction;
 use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{control_socket, locate};
 
+/// The control socket of the daemon that a command line means.
+pub(super) fn socket(args: &Args) -> PathBuf {
+    control_socket(&locate(args.runtime_dir.as_deref()))
+}
+
 pub(super) async fn connect(args: &Args) -> Result<Client, ClientError> {
-    Client::connect(&control_socket(&locate(args.runtime_dir.as_deref()))).await
+    Client::connect(&socket(args)).await
 }
 
 /// Has the daemon apply a changed configuration.

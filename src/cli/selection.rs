@@ -1,6 +1,10 @@
 //! The drivers that a command line names, by id or by name.
 
 use crate::grpc::proto::control::{Driver, Status};
+use crate::os::text::printable;
+
+/// The most ids that a message lists.
+const MOST_NAMED: usize = 10;
 
 /// The driver with this id, or else with this name: as the daemon finds it for `withdraw`.
 pub(super) fn find<'a>(status: &'a Status, driver: &str) -> Option<&'a Driver> {
@@ -9,16 +13,29 @@ pub(super) fn find<'a>(status: &'a Status, driver: &str) -> Option<&'a Driver> {
     drivers().find(|known| known.id == driver).or_else(by_name)
 }
 
+/// The drivers that the daemon does not have.
+pub(super) fn unknown<'a>(
+    status: &'a Status,
+    drivers: &'a [String],
+) -> impl Iterator<Item = &'a String> {
+    drivers
+        .iter()
+        .filter(|driver| find(status, driver).is_none())
+}
+
 /// What a command says about a driver that the daemon does not have.
 pub(super) fn no_driver(status: &Status, driver: &str) -> String {
-    let known: Vec<&str> = status.drivers.iter().map(|known| &*known.id).collect();
-    match known.as_slice() {
-        [] => format!("the daemon has no driver \"{driver}\", and no other"),
-        known => format!(
-            "the daemon has no driver \"{driver}\"; it has {}",
-            known.join(", ")
-        ),
-    }
+    let ids = status.drivers.iter().map(|known| printable(&known.id));
+    let named: Vec<String> = ids.take(MOST_NAMED).collect();
+    let more = match status.drivers.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let has = match named.as_slice() {
+        [] => ", and no other".to_owned(),
+        named => format!("; it has {}{more}", named.join(", ")),
+    };
+    format!("the daemon has no driver \"{driver}\"{has}")
 }
 
 /// The same status with these drivers only; with all if `drivers` is empty.
@@ -58,6 +75,20 @@ mod tests {
         assert_eq!(find(&both, "b").unwrap().id, "b");
         assert_eq!(find(&both, "c").unwrap().id, "b");
         assert!(find(&both, "d").is_none());
+    }
+
+    #[test]
+    fn the_message_lists_the_drivers_that_exist_and_not_a_hundred() {
+        let words = |ids: &[&str]| {
+            let drivers: Vec<_> = ids.iter().map(|id| (*id, None)).collect();
+            no_driver(&status(&drivers), "x")
+        };
+        let none = "the daemon has no driver \"x\"";
+        assert_eq!(words(&[]), format!("{none}, and no other"));
+        assert_eq!(words(&["a", "b"]), format!("{none}; it has a, b"));
+        assert_eq!(words(&["\u{1b}"]), format!("{none}; it has \\u{{1b}}"));
+        let many = words(&["a"; 12]);
+        assert!(many.ends_with("a, a and 2 more"), "{many}");
     }
 
     #[test]

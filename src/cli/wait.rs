@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::args::{Args, WaitOptions};
-use super::client::connect;
 use super::exit::Exit;
+use super::follower::Follower;
 use super::gate::Gate;
-use crate::api::control::ClientError;
 use crate::grpc::proto::control::Status;
 use crate::os::text::printable;
 
-/// The pause before the next try to reach a daemon that does not run yet.
-const RETRY: Duration = Duration::from_millis(100);
 /// How often `--strict` reads the configuration again: the daemon reports no change of a file.
 const REREAD: Duration = Duration::from_secs(1);
 
@@ -24,40 +21,40 @@ pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit>
         strict: options.strict,
     };
     let mut missing = vec!["the daemon has not answered yet".to_owned()];
-    let waiting = async {
-        // At boot the daemon may start after us, and it may restart at any time.
-        while let Err(error) = follow(args, gate, &mut missing).await {
-            missing = vec![error.to_string()];
-            sleep(RETRY).await;
-        }
-    };
+    let waiting = follow(args, gate, &mut missing);
     timeout(options.timeout, waiting).await.map_err(|_| {
         missing.extend(gate.invalid_configuration(args));
         let time = humantime::format_duration(options.timeout);
-        Exit::Failed(format!("timed out after {time}: {}", listed(&missing)))
+        Exit::Failed(format!("timed out after {time}:{}", listed(&missing)))
     })
 }
 
-/// Follows the daemon until nothing is missing, or the connection ends.
-async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Vec<String>) -> Result<(), ClientError> {
-    let mut client = connect(args).await?;
-    let mut statuses = client.watch().await?;
-    let mut status = statuses.next().await?;
+/// Follows the daemon until nothing is missing. At boot the daemon may start after us, and it may
+/// restart at any time.
+async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Vec<String>) {
+    let mut follower = Follower::start(args);
+    let mut news = follower.next().await;
     loop {
-        let shortfalls = gate.shortfalls(&status);
-        let is_open = shortfalls.is_empty();
-        *missing = with_notes(shortfalls, &status);
-        if is_open && gate.invalid_configuration(args).is_none() {
-            return Ok(());
+        let mut is_open = false;
+        match &news {
+            Ok(status) => {
+                let shortfalls = gate.shortfalls(status);
+                is_open = shortfalls.is_empty();
+                *missing = with_notes(shortfalls, status);
+            }
+            Err(error) => *missing = vec![error.to_string()],
         }
-        let next = statuses.next();
+        if is_open && gate.invalid_configuration(args).is_none() {
+            return;
+        }
+        let next = follower.next();
         if is_open {
             // Only the configuration is missing.
             if let Ok(next) = timeout(REREAD, next).await {
-                status = next?;
+                news = next;
             }
         } else {
-            status = next.await?;
+            news = next.await;
         }
     }
 }
@@ -80,7 +77,7 @@ fn listed(texts: &[String]) -> String {
         lines.join("\n    ")
     };
     match texts {
-        [text] => printable(text),
+        [text] => format!(" {}", printable(text)),
         texts => texts
             .iter()
             .map(|text| format!("\n  {}", printable(text)))

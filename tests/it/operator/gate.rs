@@ -25,7 +25,7 @@ fn fails(scene: &Scene, arguments: &[&str]) -> String {
 #[track_caller]
 fn times_out(scene: &Scene, more: &[&str]) -> String {
     let said = fails(scene, &[&["wait", "--timeout", "200ms"], more].concat());
-    assert!(said.contains("timed out after 200ms: "), "{said}");
+    assert!(said.contains("timed out after 200ms:"), "{said}");
     said
 }
 
@@ -89,6 +89,10 @@ fn every_driver_that_falls_short_has_its_line() {
         );
         assert!(said.contains(&line), "{line:?} is not in {said}");
     }
+    assert!(
+        said.starts_with("error: timed out after 200ms:\n"),
+        "{said}"
+    );
     assert!(!said.contains(NAME), "{said}");
     passes(&scene, &[NAME]);
     let said = times_out(&scene, &[NAME, "nfs"]);

@@ -1,6 +1,7 @@
 //! Everything that an operator runs or reads.
 
 mod commands;
+mod completions;
 mod deleted_sockets;
 mod doctor;
 mod driver_faults;

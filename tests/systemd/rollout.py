@@ -7,10 +7,9 @@ import tempfile
 from pathlib import Path
 
 from check import check
-from gate import begin, end, refuses
+from gate import ALL_READY, PAGE, begin, end, says
 from host import CONFIG
 
-PAGE = Path(__file__).parents[2] / "docs/fleet.md"
 FILE = f"{CONFIG}/config.d/50-fleet.toml"
 NEW = f"{CONFIG}/config.d/55-new.toml"
 ADDED = "added.csi.test"
@@ -100,7 +99,7 @@ def rolls_out_and_back(node, ansible):
     counts, said = ansible.roll_out(table(ADDED))
     assert counts["failed"] == 0 and counts["changed"] > 0, said
     assert node.installed_version() != version and node.pid() != old, said
-    refuses(node, set())
+    says(node, ALL_READY)
 
     counts, said = ansible.roll_out(table(ADDED))
     assert counts["failed"] == 0 and counts["changed"] == 0, said
@@ -116,4 +115,4 @@ def rolls_out_and_back(node, ansible):
         assert node.path(FILE).read_text() == table(ADDED), "the file was not rolled back"
         assert not node.path(NEW).exists(), "the new file was not removed"
         assert node.pid() == pid, "it was restarted"
-        refuses(node, set())
+        says(node, ALL_READY)

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::csi_socket::{ask, exposed};
+use super::csi_socket::{ask, declared_fix, exposed};
 use super::daemon;
 use super::kubelets::KubeletFindings;
 use super::{Finding, Inputs};
 use crate::config::DriverSettings;
 use crate::disk::directory;
+use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::layout::{Layout, LinkAlias};
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
@@ -45,7 +46,7 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
         Err(finding) => Some(finding),
     };
     // Discovery would refuse the driver for this. The operator named it, so that it is a warning.
-    let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach));
+    let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach, declared_fix));
     finding.into_iter().chain(exposed.flatten()).collect()
 }
 
@@ -87,12 +88,12 @@ impl Registration<'_> {
     }
 
     fn waiting_fix(&self, cause: Cause) -> String {
-        const DROP_IN: &str = "install the drop-in driver-of-another-user.conf";
-        let socket = &self.settings.csi_socket;
-        let directory = directory::of(socket).display();
+        let drop_in = || format!("install the drop-in: {}", DRIVER_OF_ANOTHER_USER.install());
+        let directory = directory::of(&self.settings.csi_socket).display();
         match cause {
-            Cause::DirectoryForbidden => format!("chmod o+rx {directory}, or {DROP_IN}"),
-            Cause::SocketForbidden => format!("{DROP_IN}, or: chown root {}", socket.display()),
+            Cause::DirectoryForbidden => format!("chmod o+rx {directory}; or {}", drop_in()),
+            // Another owner or mode of the socket would last until the driver creates it again.
+            Cause::SocketForbidden => drop_in(),
             _ => format!("node-storage-driver-registrar reload; if that does not help, {JOURNAL}"),
         }
     }

@@ -117,7 +117,7 @@ impl Supervisor {
         let exposed = exposed.filter_map(|runner| Some((&runner.id, runner.exposure.as_ref()?)));
         let count = exposed.clone().count();
         let (id, exposure) = exposed.min_by_key(|(id, _)| *id)?;
-        let fix = exposure.fix();
+        let fix = exposure.fix_for_declared();
         let more = match count - 1 {
             0 => String::new(),
             more => format!("; and {more} more drivers"),
@@ -142,7 +142,7 @@ impl Runner {
             return;
         }
         if let Some(exposure) = &now {
-            let fix = exposure.fix();
+            let fix = exposure.fix_for_declared();
             tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {fix}");
         }
         self.exposure = now;

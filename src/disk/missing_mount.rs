@@ -15,8 +15,8 @@ use super::mount_table::{self, unescaped};
 use super::nesting::resolved;
 
 const FSTAB: &str = "etc/fstab";
-/// Where systemd looks for units, the first directory that has the name wins. The last one is the
-/// distribution's, which has units that nothing starts.
+/// Where systemd looks for units; the first directory that has the name wins. The last directory is the
+/// distribution's, and has units that nothing starts.
 const UNITS: [&str; 4] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -88,7 +88,7 @@ impl fmt::Display for MissingMount {
 fn find(path: &Path, mounted: &[PathBuf], host: &Path) -> Option<MissingMount> {
     let path = followed(path);
     let is_mounted = |step: &&Path| mounted.iter().any(|point| point == step);
-    // Below the deepest mount: what is above that mount does not matter for the path.
+    // Below the deepest mount: a mount that is missing above that mount does not matter for the path.
     let steps = path.ancestors().take_while(|step| !is_mounted(step));
     let mut steps: Vec<&Path> = steps.filter(|step| step.parent().is_some()).collect();
     // A mount point may be on a file system that is missing itself.

@@ -31,7 +31,7 @@ impl MountEntry {
     }
 
     /// `36 35 98:0 /root /mount/point options [tags] - kind source options`, as in proc(5).
-    pub(super) fn parse(line: &[u8]) -> Option<MountEntry> {
+    pub(crate) fn parse(line: &[u8]) -> Option<MountEntry> {
         let mut fields = line.split(|byte| *byte == b' ');
         let id = fields.next()?;
         let point = fields.nth(3)?;

@@ -18,7 +18,7 @@ use crate::grpc::proto::control::{Cause, Driver};
 use crate::os::peer::Peer;
 use crate::os::process;
 
-/// The check of who may write to the directories on the way to a driver.
+/// The check of the users that may write to the directories on the way to a driver.
 const PLUGIN_DIRECTORY: &str = "plugin directory";
 const HANGS: &str = "the driver hangs: look at its log, and restart it";
 const UNREACHABLE: &str = "restore the file system's server, or the program behind it, or unmount it (umount -l); until then no process can reach the driver";
@@ -39,8 +39,8 @@ pub(super) fn exposed(
     Some(Finding::warning(PLUGIN_DIRECTORY, exposure, fix))
 }
 
-/// The fix for a driver that the configuration declares: its operator trusts the users that control the
-/// path, if the driver runs as one of them.
+/// The fix for a driver that the configuration declares. The declaration says that the operator trusts the
+/// user as which the driver runs.
 pub(super) fn declared_fix(exposure: &Exposure, socket: &Path) -> String {
     match server_of(exposure, socket) {
         Some((owner, server)) => format!(

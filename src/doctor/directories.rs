@@ -76,7 +76,7 @@ fn writable(check: &'static str, path: &Path) -> Option<Finding> {
     Some(Finding::fault(check, found, fix))
 }
 
-/// A user who may write to the directory can replace our socket or link.
+/// Every user that may write to the directory can replace our socket or link.
 fn owner(path: &Path) -> Option<Finding> {
     let found = fs::metadata(path).ok()?;
     let (mode, owner) = (found.mode() & 0o7777, found.uid());

@@ -37,7 +37,7 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Without a configuration there is nothing else to check.
+    /// Without a configuration, no other check is possible.
     pub(crate) fn of_bad_configuration(error: String) -> Diagnosis {
         let fix = "correct it, then run: node-storage-driver-registrar check";
         Diagnosis::new(vec![Finding::fault("config", error, fix)])

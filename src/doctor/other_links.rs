@@ -39,7 +39,7 @@ pub(super) fn check(inputs: &Inputs) -> Vec<Finding> {
             .find(|driver| is_other_link(&layout, driver, &entry, inputs))?;
         let (path, socket) = (path.display(), driver.socket.display());
         let found = format!(
-            "{path} also leads to {socket}; the kubelet takes it for a second plugin with the name \"{}\", and refuses one of the two links again and again",
+            "{path} also leads to {socket}; the kubelet takes it for a second plugin with the name \"{}\", and refuses the second link again and again",
             driver.name
         );
         let fix = format!("rm {path}");

@@ -1,5 +1,5 @@
 //! A cause that keeps several drivers from having a csi.sock: a file system that is not mounted, or a
-//! plugins_dir that does not exist. It is one finding, and not one for each driver.
+//! plugins_dir that does not exist. It is a single finding instead of a finding for each driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

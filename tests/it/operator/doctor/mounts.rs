@@ -88,16 +88,18 @@ fn a_mount_unit_that_is_not_started_is_one_finding_with_the_unit() {
 #[test]
 fn a_file_system_that_nothing_needs_is_a_warning() {
     let Some(mut mounts) = mounts() else { return };
-    let scene = setup().started();
-    let _kubelet = scene.node.kubelet();
-    let _driver = scene.node.driver(NAME);
-    scene.phase(NAME, "registered");
+    let mut scene = setup().set();
     let fstab = scene.node.root().join("fstab");
     let vdata = scene.node.root().join("vdata");
     fs::write(&fstab, format!("/dev/sdz1 {} ext4\n", vdata.display())).unwrap();
     mounts.bind(&fstab, Path::new("/etc/fstab"));
+    scene.registrar.start();
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
     let output = doctor(&scene);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // The daemon has a note about the same.
     let findings = findings(&output);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert_eq!(findings[0]["check"], "mount", "{findings:#?}");

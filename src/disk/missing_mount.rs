@@ -45,10 +45,7 @@ impl MissingMount {
     /// The first mount that is missing on the way to `path`. Reads files, and must not be called for a
     /// path that may hang.
     pub(crate) fn above(path: &Path) -> Option<MissingMount> {
-        let table = mount_table::entries().unwrap_or_else(|error| {
-            tracing::debug!(%error, "cannot read the table of mounts");
-            Vec::new()
-        });
+        let table = mount_table::now()?;
         let mounted = table.into_iter().map(|mount| mount.point);
         find(path, &mounted.collect::<Vec<_>>(), Path::new("/"))
     }

@@ -23,11 +23,7 @@ pub(crate) struct MountEntry {
 impl MountEntry {
     /// The mount that the file or directory at `path` is on. `path` has no links.
     pub(crate) fn of(path: &Path) -> Option<MountEntry> {
-        let table = entries().unwrap_or_else(|error| {
-            tracing::debug!(%error, "cannot read the table of mounts");
-            Vec::new()
-        });
-        uppermost(table, path)
+        uppermost(now()?, path)
     }
 
     /// `36 35 98:0 /root /mount/point options [tags] - kind source options`, as in proc(5).
@@ -48,8 +44,14 @@ impl MountEntry {
     }
 }
 
-/// The present table.
-pub(super) fn entries() -> io::Result<Vec<MountEntry>> {
+/// The present table; none if it cannot be read, which says nothing about any mount.
+pub(super) fn now() -> Option<Vec<MountEntry>> {
+    let table = entries();
+    let failed = |error: &io::Error| tracing::debug!(%error, "cannot read the table of mounts");
+    table.inspect_err(failed).ok()
+}
+
+fn entries() -> io::Result<Vec<MountEntry>> {
     let lines = BufReader::new(File::open(TABLE)?).split(b'\n');
     let entries = lines.filter_map(|line| match line {
         Ok(line) => MountEntry::parse(&line).map(Ok),

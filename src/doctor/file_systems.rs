@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nix::sys::statvfs::{Statvfs, statvfs};
+use nix::sys::statvfs::{FsFlags, Statvfs, statvfs};
 use nix::unistd::geteuid;
 
 use super::{Finding, Inputs};
@@ -65,8 +65,12 @@ pub(super) fn check(inputs: &Inputs) -> Vec<Finding> {
 fn file_system_of(path: &Path) -> Option<(MountEntry, Room)> {
     let existing = path.ancestors().find(|path| path.exists())?;
     let existing: PathBuf = fs::canonicalize(existing).ok()?;
-    let room = Room::of(&statvfs(&existing).ok()?);
-    Some((MountEntry::of(&existing)?, room))
+    let found = statvfs(&existing).ok()?;
+    // An image such as squashfs is always full. The check of the directories reports it.
+    if found.flags().contains(FsFlags::ST_RDONLY) {
+        return None;
+    }
+    Some((MountEntry::of(&existing)?, Room::of(&found)))
 }
 
 fn finding(mount: &MountEntry, room: Room, keys: &str, all_ready: bool) -> Option<Finding> {

@@ -42,8 +42,7 @@ pub(super) fn find(inputs: &Inputs, drivers: &BTreeSet<String>) -> Vec<SharedCau
         .collect();
     let mut causes = missing_mounts(inputs, &absent);
     absent.retain(|id, _| causes.iter().all(|cause| !cause.drivers.contains(id)));
-    let is_explained = MissingMount::above(&inputs.settings.plugins_dir).is_some();
-    if !is_explained {
+    if missing_above(&inputs.settings.plugins_dir, &inputs.reach).is_none() {
         causes.extend(no_plugins_dir(inputs, absent));
     }
     causes
@@ -61,8 +60,7 @@ fn missing_mounts(inputs: &Inputs, absent: &BTreeMap<String, PathBuf>) -> Vec<Sh
     ];
     let mut missing: Vec<(MissingMount, Below)> = Vec::new();
     let mut below = |path: &Path, add: &dyn Fn(&mut Below)| {
-        let mount = Some(path).filter(|path| !reach.may_hang(path));
-        let Some(mount) = mount.and_then(MissingMount::above) else {
+        let Some(mount) = missing_above(path, reach) else {
             return;
         };
         let known = missing.iter().position(|(known, _)| *known == mount);
@@ -146,6 +144,11 @@ fn sockets_of(drivers: &BTreeSet<String>) -> String {
         more => format!(" and {more} more"),
     };
     format!("csi.sock of {}{more}", named.join(", "))
+}
+
+fn missing_above(path: &Path, reach: &Reach) -> Option<MissingMount> {
+    // A mount that may hang is a mount.
+    (!reach.may_hang(path)).then(|| MissingMount::above(path))?
 }
 
 /// A path that may hang counts as existing: the check of its driver reports it.

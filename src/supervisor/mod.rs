@@ -20,6 +20,7 @@ mod shutdown;
 mod startup;
 mod state_file;
 mod status;
+mod taken_off;
 mod timers;
 mod turn;
 

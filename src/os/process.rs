@@ -18,6 +18,8 @@ use crate::os::text::printable;
 /// How often /proc is read if the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
+const SERVICE: &str = ".service";
+
 /// A process, told apart from every later process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Process {
@@ -96,23 +98,40 @@ pub(crate) fn describe(pid: u32) -> String {
     described(Path::new("/proc"), pid)
 }
 
+/// The systemd service that a process belongs to directly. A container may be in a control group below the
+/// service of its runtime, which must not be stopped for it; a scope cannot be started again.
+pub(crate) fn service(pid: u32) -> Option<String> {
+    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    own_service(&cgroup).map(printable)
+}
+
+fn own_service(cgroup: &str) -> Option<&str> {
+    let unit = unit(cgroup).filter(|unit| unit.ends_with(SERVICE))?;
+    let mut lines = cgroup.lines().filter_map(|line| line.strip_suffix(unit));
+    lines.any(|above| above.ends_with('/')).then_some(unit)
+}
+
 fn described(proc: &Path, pid: u32) -> String {
-    let read = |file: &str| fs::read_to_string(proc.join(pid.to_string()).join(file)).ok();
     // The process chooses its name itself.
-    let name = read("comm").map(|name| printable(&name));
-    let unit = read("cgroup").and_then(|cgroup| unit(&cgroup).map(printable));
-    let known: Vec<String> = name.into_iter().chain(unit).collect();
+    let name = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
+    let name = name.ok().map(|name| printable(&name));
+    let known: Vec<String> = name.into_iter().chain(unit_of(proc, pid)).collect();
     match known.is_empty() {
         true => format!("pid {pid}"),
         false => format!("pid {pid} ({})", known.join(", ")),
     }
 }
 
+fn unit_of(proc: &Path, pid: u32) -> Option<String> {
+    let cgroup = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    unit(&cgroup).map(printable)
+}
+
 /// The service or scope of a process, from /proc/PID/cgroup: systemd gives each a control group of its
 /// own, and a container runtime may have further groups below it. The hierarchy that systemd uses is
 /// the unified one (`0::`), or `name=systemd` beside those of version 1.
 fn unit(cgroup: &str) -> Option<&str> {
-    let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
+    let is_unit = |part: &&str| part.ends_with(SERVICE) || part.ends_with(".scope");
     let paths = |hierarchy: &'static str| {
         let lines = cgroup.lines().filter_map(|line| line.split_once(':'));
         lines.filter_map(move |(_, line)| line.strip_prefix(hierarchy))
@@ -193,6 +212,17 @@ mod tests {
         assert_eq!(unit(nested), Some("run-1.scope"));
         let hybrid = "3:cpu,cpuacct:/x.service\n1:name=systemd:/system.slice/a.service\n0::/\n";
         assert_eq!(unit(hybrid), Some("a.service"));
+        assert_eq!(
+            own_service("0::/system.slice/a.service\n"),
+            Some("a.service")
+        );
+        for inner in [
+            pod,
+            nested,
+            "0::/system.slice/containerd.service/kubepods-pod1:cri:9f\n",
+        ] {
+            assert_eq!(own_service(inner), None, "{inner}");
+        }
         for none in ["", "0::/\n", "0::/docker/9f\n", "garbage"] {
             assert_eq!(unit(none), None, "{none}");
         }

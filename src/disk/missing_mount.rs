@@ -45,9 +45,10 @@ impl MissingMount {
     /// The first mount that is missing on the way to `path`. Reads files, and must not be called for a
     /// path that may hang.
     pub(crate) fn above(path: &Path) -> Option<MissingMount> {
-        let table = mount_table::now()?;
-        let mounted = table.into_iter().map(|mount| mount.point);
-        find(path, &mounted.collect::<Vec<_>>(), Path::new("/"))
+        let path = followed(path);
+        let mounted = mount_table::above(&path)?.into_iter();
+        let mounted: Vec<PathBuf> = mounted.map(|mount| mount.point).collect();
+        find(&path, &mounted, Path::new("/"))
     }
 
     /// The command that mounts it.
@@ -81,9 +82,8 @@ impl fmt::Display for MissingMount {
     }
 }
 
-/// With these mount points, and with the files of this host.
+/// The same for a path without links, with these mount points and the files of this host.
 fn find(path: &Path, mounted: &[PathBuf], host: &Path) -> Option<MissingMount> {
-    let path = followed(path);
     let is_mounted = |step: &&Path| mounted.iter().any(|point| point == step);
     // Below the deepest mount: a mount that is missing above that mount does not matter for the path.
     let steps = path.ancestors().take_while(|step| !is_mounted(step));
@@ -315,7 +315,8 @@ mod tests {
         symlink(point.join("storage"), root.join("link")).unwrap();
         symlink("circle", root.join("circle")).unwrap();
         let host = host(&format!("/dev/a {} ext4\n", point.display()), &[]);
-        let find = |path: &str| find(&root.join(path), &[PathBuf::from("/")], host.path());
+        let mounted = [PathBuf::from("/")];
+        let find = |path: &str| find(&followed(&root.join(path)), &mounted, host.path());
         assert_eq!(find("link/plugins").unwrap().point, point);
         assert_eq!(find("circle/plugins"), None);
     }

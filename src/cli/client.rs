@@ -30,7 +30,7 @@ pub(super) async fn reload(args: &Args) -> Result<(), Exit> {
     })
 }
 
-/// What an operator does to a driver by hand.
+/// Has the daemon withdraw, publish or announce a driver, for an operator.
 pub(super) async fn act(args: &Args, action: ManualAction, driver: &str) -> Result<(), Exit> {
     connect(args).await?.by_hand(action, driver).await?;
     let done = match action {

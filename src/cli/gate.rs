@@ -11,7 +11,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Copy)]
 pub(super) struct Gate<'a> {
-    /// What each driver must have reached.
+    /// The state that each driver must have reached.
     pub(super) state: WaitState,
     /// Ids or names; empty for all drivers.
     pub(super) drivers: &'a [String],
@@ -34,7 +34,7 @@ impl Gate<'_> {
         shortfalls
     }
 
-    /// The daemon is of another version than this program: after an upgrade the old one still runs.
+    /// The daemon is of another version than this program: after an upgrade the old process still runs.
     pub(super) fn other_version(&self, status: &Status) -> Option<String> {
         (self.strict && status.version != VERSION).then(|| {
             format!(
@@ -61,7 +61,7 @@ impl Gate<'_> {
             None => Some(no_driver(status, wanted)),
         };
         match self.drivers {
-            // There must be at least one.
+            // At least one driver must exist.
             [] if status.drivers.is_empty() => status::unready_drivers(status),
             [] => status.drivers.iter().filter_map(explain).collect(),
             drivers => drivers.iter().filter_map(named).collect(),

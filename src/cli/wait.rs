@@ -70,7 +70,7 @@ fn with_notes(mut shortfalls: Vec<String>, status: &Status) -> Vec<String> {
     shortfalls
 }
 
-/// One text on the line of the message, several on a line each.
+/// A single text on the line of the message; of several texts, each on its own line.
 fn listed(texts: &[String]) -> String {
     let printable = |text: &String| -> String {
         let lines: Vec<String> = text.lines().map(printable).collect();

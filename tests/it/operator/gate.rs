@@ -1,4 +1,4 @@
-//! The gate of `status` and `wait`: which node passes, and what the commands say about one that does not.
+//! The gate of `status` and `wait`: which node passes, and the words about a node that does not.
 
 use std::fs;
 use std::process::Output;
@@ -177,7 +177,7 @@ fn strict_refuses_a_configuration_that_the_daemon_has_not_read_yet() {
     }
     let mut wait = scene.registrar.command("wait");
     let mut waiting = Process::start(wait.args(["--strict", "--timeout", "20s"]));
-    // It reads the bad one first.
+    // It reads the bad configuration first.
     thread::sleep(Duration::from_millis(300));
     scene.node.write_config(&valid);
     assert!(waiting.wait(SOON).success());

@@ -12,6 +12,8 @@ pub struct Status {
     pub ready: bool,
     /// The kubelet as the daemon sees it.
     pub kubelet: KubeletStatus,
+    /// Problems that no driver has.
+    pub notes: Vec<String>,
     /// In no fixed order.
     pub drivers: Vec<DriverStatus>,
 }
@@ -52,6 +54,8 @@ pub struct DriverStatus {
     pub node_id: Option<String>,
     /// From GetPluginInfo.
     pub vendor_version: Option<String>,
+    /// Whether the driver answers.
+    pub answering: bool,
     /// Notify(true) so far.
     pub registrations: u64,
     /// Notify(false) so far.

@@ -55,7 +55,7 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         None => run::run(args, &NdrFlags::default(), ignored).await,
         Some(Command::Run(flags)) => run::run(args, flags, ignored).await,
         Some(Command::Reload) => reload(args).await,
-        Some(Command::Check) => check::check(args),
+        Some(Command::Check) => check::check(args).await,
         Some(Command::Config) => print(&configuration::load(args)?.explain()),
         Some(Command::Status { json, watch: true }) => status::watch(args, *json).await,
         Some(Command::Status { json, watch: false }) => status::status(args, *json).await,

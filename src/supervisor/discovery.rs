@@ -53,6 +53,11 @@ impl Discovery {
         Some(csi_socket(self.directory.as_ref()?, id))
     }
 
+    /// The ids that discovery may use by the settings.
+    pub(super) fn discoverable(&self) -> &Discoverable {
+        &self.discoverable
+    }
+
     /// The directories that have no csi.sock.
     pub(super) fn idle_directories(&self) -> impl Iterator<Item = &IdleDirectory> + Clone {
         self.candidates.values().flatten()

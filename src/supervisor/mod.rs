@@ -12,7 +12,7 @@ mod layout_change;
 mod names;
 mod observe;
 mod reload;
-mod renaming;
+pub(crate) mod renaming;
 mod runner;
 pub(crate) mod saved_state;
 mod shutdown;

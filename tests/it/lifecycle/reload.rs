@@ -104,9 +104,9 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
         let output = scene.registrar.run_cli(["reload"]);
         assert_eq!(output.status.code(), Some(78), "{output:?}");
         assert!(stderr(&output).contains(words), "{output:?}");
-        let now = scene.registrar.status().unwrap();
-        assert_eq!(now.drivers, before.drivers);
-        assert!(now.notes[0].contains(words), "{:?}", now.notes);
+        let after = scene.registrar.status().unwrap();
+        assert_eq!(after.drivers, before.drivers);
+        assert!(after.notes[0].contains(words), "{:?}", after.notes);
     }
     nothing_since(&kubelet, mark);
 }

@@ -67,6 +67,6 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::Publish { driver }) => act(args, ManualAction::Publish, driver).await,
         Some(Command::CleanUp) => clean_up::clean_up(args),
         Some(Command::Completions { shell }) => print(&completions(*shell)),
-        Some(Command::ImportNdr { words }) => ndr::import::import(words),
+        Some(Command::ImportNdr { words }) => ndr::import::import(args, words),
     }
 }

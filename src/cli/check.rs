@@ -227,11 +227,12 @@ async fn compare(
         layout,
         found: &found,
     };
-    let mut lines = format!(
-        "a daemon of version {} runs; its reload or restart would\n",
-        status.version
-    );
-    for forecast in forecast(&running, &planned) {
+    let forecasts = forecast(&running, &planned);
+    if forecasts.is_empty() {
+        return "the running daemon has no drivers to compare\n".to_owned();
+    }
+    let mut lines = "compared with the running daemon, a reload or a restart would\n".to_owned();
+    for forecast in forecasts {
         lines += &format!("{forecast}\n");
     }
     lines

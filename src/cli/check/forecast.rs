@@ -73,10 +73,10 @@ impl Display for Forecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = &self.id;
         match &self.fate {
-            Fate::Withdraw(why) => write!(f, "withdraw     {id}: {why}"),
-            Fate::Announce(why) => write!(f, "announce     {id}: {why}"),
-            Fate::LeaveAlone(Some(what)) => write!(f, "leave alone  {id}: {what}"),
-            Fate::LeaveAlone(None) => write!(f, "leave alone  {id}"),
+            Fate::Withdraw(why) => write!(f, "withdraw       {id}: {why}"),
+            Fate::Announce(why) => write!(f, "announce       {id}: {why}"),
+            Fate::LeaveAlone(Some(what)) => write!(f, "leave alone    {id}: {what}"),
+            Fate::LeaveAlone(None) => write!(f, "leave alone    {id}"),
         }
     }
 }

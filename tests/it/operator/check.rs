@@ -82,7 +82,7 @@ fn says_what_a_reload_would_do_to_each_driver_and_the_reload_does_it() {
     scene.phase(OTHER, "registered");
     let said = checked(&scene);
     for name in [NAME, OTHER] {
-        let expected = format!("leave alone  {name}");
+        let expected = format!("leave alone    {name}");
         assert_eq!(line(&said, "leave alone", name), Some(&*expected), "{said}");
     }
 
@@ -128,7 +128,7 @@ fn every_driver_is_announced_when_the_directories_move() {
     scene.node.write_config(&moved);
     let said = stdout(&scene.registrar.succeed(&["check"]));
     let why = format!(
-        "announce     {NAME}: registry_dir has changed from {} to {}\n",
+        "announce       {NAME}: registry_dir has changed from {} to {}\n",
         old.display(),
         new.display()
     );

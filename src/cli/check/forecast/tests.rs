@@ -56,105 +56,108 @@ fn each_driver_is_withdrawn_announced_or_left_alone_with_the_key_that_does_it() 
         (
             "[drivers.a]\n[discovery]\nenabled = true\n".to_owned(),
             &["d"][..],
-            &["leave alone  a", "leave alone  d"][..],
+            &["leave alone    a", "leave alone    d"][..],
         ),
         (
             // A discovered driver whose socket is away stays.
             format!("[drivers.a]\nretry_max = '1s'\n{on}"),
             &[],
-            &["leave alone  a", "leave alone  d"],
+            &["leave alone    a", "leave alone    d"],
         ),
         (
             on.to_owned(),
             &["d"],
             &[
-                "withdraw     a: [drivers.\"a\"] was removed, and discovery does not find /p/a/csi.sock",
-                "leave alone  d",
+                "withdraw       a: [drivers.\"a\"] was removed, and discovery does not find /p/a/csi.sock",
+                "leave alone    d",
             ],
         ),
         (
             // The table is gone, and discovery finds the driver.
             on.to_owned(),
             &["a", "d"],
-            &["leave alone  a", "leave alone  d"],
+            &["leave alone    a", "leave alone    d"],
         ),
         (
             "[drivers.a]\n".to_owned(),
             &[],
             &[
-                "withdraw     d: discovery.enabled is false",
-                "leave alone  a",
+                "withdraw       d: discovery.enabled is false",
+                "leave alone    a",
             ],
         ),
         (
             format!("[drivers.a]\n{on}exclude = ['d*', 'a']\n"),
             &[],
             &[
-                "withdraw     d: discovery.exclude contains it",
-                "leave alone  a",
+                "withdraw       d: discovery.exclude contains it",
+                "leave alone    a",
             ],
         ),
         (
             format!("[drivers.a]\n[drivers.n]\ncsi_socket = '/n'\n{on}"),
             &["d", "e"],
             &[
-                "announce     n: new, when it answers on /n",
-                "announce     e: new, when it answers on /p/e/csi.sock",
-                "leave alone  a",
-                "leave alone  d",
+                "announce       n: new, when it answers on /n",
+                "announce       e: new, when it answers on /p/e/csi.sock",
+                "leave alone    a",
+                "leave alone    d",
             ],
         ),
         (
             // The same socket under another id.
             format!("[drivers.b]\ncsi_socket = '/p/a/csi.sock'\n{on}"),
             &["d"],
-            &["leave alone  b: was a", "leave alone  d"],
+            &["leave alone    b: was a", "leave alone    d"],
         ),
         (
             // The same name under another id, at another socket.
             format!("[drivers.b]\nname = 'a'\n{on}"),
             &["d"],
             &[
-                "announce     b: the endpoint, by plugins_dir, has changed from /p/a/csi.sock to \
+                "announce       b: the endpoint, by plugins_dir, has changed from /p/a/csi.sock to \
                  /p/b/csi.sock (was a)",
-                "leave alone  d",
+                "leave alone    d",
             ],
         ),
         (
             format!("[drivers.a]\nendpoint = '/e'\n{on}"),
             &["d"],
             &[
-                "announce     a: drivers.\"a\".endpoint has changed from /p/a/csi.sock to /e",
-                "leave alone  d",
+                "announce       a: drivers.\"a\".endpoint has changed from /p/a/csi.sock to /e",
+                "leave alone    d",
             ],
         ),
         (
             format!("[drivers.a]\ncsi_socket = '/e'\n{on}"),
             &["d"],
             &[
-                "announce     a: drivers.\"a\".csi_socket has changed from /p/a/csi.sock to /e",
-                "leave alone  d",
+                "announce       a: drivers.\"a\".csi_socket has changed from /p/a/csi.sock to /e",
+                "leave alone    d",
             ],
         ),
         (
             format!("[drivers.a]\ncsi_socket = '/e'\nendpoint = '/p/a/csi.sock'\n{on}"),
             &["d"],
-            &["leave alone  a: called on /e from now on", "leave alone  d"],
+            &[
+                "leave alone    a: called on /e from now on",
+                "leave alone    d",
+            ],
         ),
         (
             format!("[drivers.a]\nname = 'other'\nsupported_versions = ['2']\n{on}"),
             &["d"],
             &[
-                "announce     a: drivers.\"a\".name has changed from a to other",
-                "leave alone  d",
+                "announce       a: drivers.\"a\".name has changed from a to other",
+                "leave alone    d",
             ],
         ),
         (
             format!("[drivers.a]\nsupported_versions = ['1.0.0', '1.1.0']\n{on}"),
             &["d"],
             &[
-                "announce     a: drivers.\"a\".supported_versions has changed from 1.0.0 to 1.0.0, 1.1.0",
-                "leave alone  d",
+                "announce       a: drivers.\"a\".supported_versions has changed from 1.0.0 to 1.0.0, 1.1.0",
+                "leave alone    d",
             ],
         ),
     ] {
@@ -181,12 +184,12 @@ fn other_directories_announce_every_driver_that_was_not_withdrawn_by_hand() {
         let toml = format!("{toml}[drivers.a]\n[discovery]\nenabled = true\nexclude = ['d']\n");
         let said = lines(|_| {}, &toml, &["d"]);
         let expected = [
-            "withdraw     d: discovery.exclude contains it".to_owned(),
-            format!("announce     a: {why}"),
+            "withdraw       d: discovery.exclude contains it".to_owned(),
+            format!("announce       a: {why}"),
         ];
         assert_eq!(said, expected);
         let said = lines(|drivers| drivers[0].withdrawn_by_hand = true, &toml, &["d"]);
-        assert_eq!(said[1], "leave alone  a: withdrawn until you publish it");
+        assert_eq!(said[1], "leave alone    a: withdrawn until you publish it");
     }
 }
 
@@ -218,16 +221,16 @@ fn without_a_state_file_the_status_alone_tells() {
             .collect()
     };
     let gone =
-        "withdraw     t: [drivers.\"t\"] was removed, and discovery does not find /p/t/csi.sock";
+        "withdraw       t: [drivers.\"t\"] was removed, and discovery does not find /p/t/csi.sock";
     assert_eq!(
         said(&status),
         [
             gone,
-            "announce     d: registry_dir has changed from /old to /r"
+            "announce       d: registry_dir has changed from /old to /r"
         ]
     );
     for driver in &mut status.drivers {
         driver.registration_socket = Some("/r/x-reg.sock".to_owned());
     }
-    assert_eq!(said(&status), [gone, "leave alone  d"]);
+    assert_eq!(said(&status), [gone, "leave alone    d"]);
 }

@@ -37,7 +37,7 @@ pub(crate) struct Daemon {
     pub(crate) notes: Vec<String>,
     pub(crate) config_refused: bool,
     pub(crate) config_accepted: Timestamp,
-    pub(crate) directories_without_socket: u64,
+    pub(crate) directories_without_socket: u32,
 }
 
 /// Why there is no snapshot to read.

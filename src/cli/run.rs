@@ -30,6 +30,12 @@ pub(crate) async fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Re
     let configuration = Configuration::new(args, sources);
     let at_start = settings(&configuration).map_err(Exit::Config)?;
     let log = log::init(&at_start.log).map_err(Exit::failed)?;
+    let (version, systemd) = (env!("CARGO_PKG_VERSION"), systemd::runs_us());
+    tracing::info!(
+        version,
+        systemd,
+        "node-storage-driver-registrar {version} starts"
+    );
     log_root(configuration.root.borrow().as_ref());
     for words in flags.without_effect() {
         tracing::warn!("{words}");
@@ -104,14 +110,13 @@ async fn serve(
 ) -> Result<(), Exit> {
     let (orders, taken) = mpsc::channel(4);
     let _signals = Task::spawn(pass_on(orders).map_err(Exit::failed)?);
+    let runtime_dir = runtime.as_ref().map(|runtime| runtime.path());
+    let runtime_dir = runtime_dir.map(|path| path.display().to_string());
+    let drivers = settings.drivers.len();
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        drivers = settings.drivers.len(),
-        systemd = systemd::runs_us(),
-        runtime_dir = runtime
-            .as_ref()
-            .map(|runtime| runtime.path().display().to_string()),
-        "starting"
+        drivers,
+        runtime_dir,
+        "the configuration names {drivers} drivers"
     );
     let place = runtime.as_ref().map(|runtime| runtime.place().clone());
     let supervisor = Supervisor::start(settings, Box::new(reread), runtime).await;

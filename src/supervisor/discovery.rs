@@ -58,22 +58,35 @@ impl Discovery {
         &self.discoverable
     }
 
-    /// The directories that have no csi.sock.
-    pub(super) fn idle_directories(&self) -> impl Iterator<Item = &IdleDirectory> + Clone {
-        self.candidates.values().flatten()
+    /// How many directories have no csi.sock.
+    pub(super) fn idle_count(&self) -> u32 {
+        u32::try_from(self.idle().count()).unwrap_or(u32::MAX)
+    }
+
+    /// The directories that have no csi.sock, in a few words.
+    pub(super) fn idle_line(&self) -> Option<String> {
+        let first = self.idle().next()?;
+        Some(match self.idle_count() {
+            1 => format!("no csi.sock in {first}"),
+            more => format!("no csi.sock in {first} and {} more directories", more - 1),
+        })
     }
 
     /// The note for the status.
     pub(super) fn idle_note(&self) -> Option<String> {
-        let idle = self.idle_directories();
-        let count = idle.clone().count();
+        let idle = self.idle();
         let named: Vec<String> = idle.take(MOST_NAMED).map(ToString::to_string).collect();
-        let more = match count - named.len() {
+        let more = match self.idle().count() - named.len() {
             0 => String::new(),
-            more => format!(" and {more} more"),
+            more => format!(" and {more} more directories"),
         };
+        let is_any = !named.is_empty();
         let named = named.join(", ");
-        (count > 0).then(|| format!("no csi.sock in {named}{more}: {IDLE_FIX}"))
+        is_any.then(|| format!("no csi.sock in {named}{more}: {IDLE_FIX}"))
+    }
+
+    fn idle(&self) -> impl Iterator<Item = &IdleDirectory> {
+        self.candidates.values().flatten()
     }
 }
 

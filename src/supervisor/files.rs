@@ -9,7 +9,8 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::runner::{Counts, Runners};
+use super::runner::Runners;
+use super::saved_state::Counts;
 use super::{DriverId, Input, Names, RunnerKey, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};

@@ -260,7 +260,6 @@ impl Runner {
         self.tried = true;
         match (error, self.lost_since) {
             (Some(error), None) if self.driver.answer().is_some() => {
-                self.counts.disconnects += 1;
                 self.lost_since = Some(Instant::now());
                 let csi_socket = self.settings.csi_socket.display();
                 if let DriverError::Exposed { exposure, .. } = error {
@@ -269,6 +268,7 @@ impl Runner {
                     tracing::warn!(driver = %id, %csi_socket, "{id}: {error}; it will not be published again after a restart of the kubelet: {fix}");
                     return;
                 }
+                self.counts.disconnects += 1;
                 let message_id = message_id::DRIVER_LOST;
                 tracing::warn!(message_id, driver = %id, %csi_socket, "{id}: the driver is gone: {error}");
             }

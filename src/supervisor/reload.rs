@@ -6,6 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::saved_state::Origin;
+use super::taken_off::Removal;
 use super::{RunnerKey, Subject, Supervisor, Work};
 use crate::api::command::CommandResult;
 use crate::config::Settings;
@@ -55,7 +56,7 @@ impl Supervisor {
                 }
         };
         if !has_moved {
-            self.rename_drivers(stays);
+            self.rename_drivers(&old, stays);
         }
         let mut withdrawn = Vec::new();
         for key in self.keys() {
@@ -71,6 +72,8 @@ impl Supervisor {
                 }
                 continue;
             }
+            let removal = if stays { Removal::Moved } else { Removal::Gone };
+            self.tell_removal(&old, runner, &removal);
             // What was done by hand is undone by hand.
             let removed = self.remove_driver(key).filter(|_| stays);
             let record =

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::saved_state::{Origin, SavedDriver};
+use super::taken_off::Removal;
 use super::{DriverId, Supervisor};
 use crate::config::Settings;
 use crate::csi::discover::Discoverable;
@@ -64,7 +65,11 @@ impl Supervisor {
 
     /// Renames the drivers that run, as far as the changed settings have them under another id, and
     /// removes those that the settings do not have any more. `stays` tells which ids they still have.
-    pub(super) fn rename_drivers(&mut self, stays: impl Fn(&Supervisor, &str) -> bool) {
+    pub(super) fn rename_drivers(
+        &mut self,
+        old: &Settings,
+        stays: impl Fn(&Supervisor, &str) -> bool,
+    ) {
         let known = self.runners.values().map(|runner| Known {
             id: runner.id.to_string(),
             csi_socket: Some(runner.settings.csi_socket.clone()),
@@ -73,17 +78,20 @@ impl Supervisor {
         });
         let mut renamed = Vec::new();
         let new_ids = self.new_ids(known.collect()).into_iter();
-        for (old, new) in new_ids.filter(|(old, new)| new.as_ref() != Some(old)) {
-            let Some(key) = self.key_of(&old) else {
+        for (id, new) in new_ids.filter(|(id, new)| new.as_ref() != Some(id)) {
+            let Some(key) = self.key_of(&id) else {
                 continue;
             };
             let Some(new) = new.map(DriverId::from) else {
+                if let Some(runner) = self.runners.get(&key) {
+                    self.tell_removal(old, runner, &Removal::Gone);
+                }
                 self.remove_driver(key);
                 continue;
             };
-            tracing::info!(driver = %new, "{new}: this is the driver that was {old}");
-            self.metrics.registering.forget(&old);
-            self.board.set(&old.into(), None);
+            tracing::info!(driver = %new, "{new}: this is the driver that was {id}");
+            self.metrics.registering.forget(&id);
+            self.board.set(&id.into(), None);
             renamed.push((key, new));
         }
         for (key, id) in renamed {

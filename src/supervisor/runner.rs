@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::files::DriverFiles;
-use super::saved_state::{Origin, SavedDriver};
+use super::saved_state::{Counts, Origin, SavedDriver, Shown};
 use super::{DriverId, Supervisor};
 use crate::config::DriverSettings;
 use crate::csi::monitor::Monitor;
@@ -64,21 +64,16 @@ pub(super) struct Runner {
     pub(super) unregistered_since: Option<Instant>,
     /// Other users may put a driver of their own in the place of one that the configuration names.
     pub(super) exposure: Option<Exposure>,
+    /// What an earlier run showed of the driver, until the driver is tried.
+    pub(super) resumed: Option<Shown>,
+    /// An earlier run had the driver, and the journal does not say yet how it was taken up.
+    pub(super) is_resuming: bool,
     /// The driver as it is in the snapshot.
     pub(super) published: Arc<control::Driver>,
+    /// What state.json has of it.
+    pub(super) shown: Shown,
     /// The places of socket and link, which are watched beside csi.sock.
     pub(super) followed: Option<[PathBuf; 2]>,
-}
-
-/// How often things happened.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) registrations: u64,
-    pub(super) rejections: u64,
-    pub(super) announcements: u64,
-    pub(super) link_repairs: u64,
-    /// The driver stopped answering.
-    pub(super) disconnects: u64,
 }
 
 /// Monitors that run while the daemon still starts, until their driver has a runner.
@@ -124,6 +119,11 @@ impl Runner {
             since: Timestamp::now().to_string(),
             ..control::Driver::default()
         };
+        let shown = Shown {
+            phase: published.phase.clone(),
+            since: published.since.clone(),
+            counts: Counts::default(),
+        };
         Runner {
             id,
             settings,
@@ -145,7 +145,10 @@ impl Runner {
             silence: control::Cause::Unspecified,
             unregistered_since: None,
             exposure: None,
+            resumed: None,
+            is_resuming: false,
             published: Arc::new(published),
+            shown,
             followed: None,
         }
     }
@@ -161,6 +164,7 @@ impl Runner {
         let before = &self.settings;
         let elsewhere = before.csi_socket != settings.csi_socket || before.name != settings.name;
         let (away, info) = (settings.withdraw_after, advertised(&settings));
+        self.tell_announcement(&info);
         self.driver.reconfigure(away, info, elsewhere, now);
         // A driver that is looked for elsewhere has not been tried there.
         self.tried &= !elsewhere;
@@ -177,6 +181,39 @@ impl Runner {
             origin: Some(self.origin),
             csi_socket: Some(self.settings.csi_socket.clone()),
             csi_seen: self.csi_seen.clone(),
+            shown: Some(self.shown.clone()),
+        }
+    }
+
+    /// Brings what state.json has to have of the status up to date. Tells whether it has changed.
+    pub(super) fn keep_shown(&mut self) -> bool {
+        // The phase of a driver of an earlier run is not known before the driver is tried.
+        let (phase, since) = match &self.resumed {
+            Some(before) => (&before.phase, &before.since),
+            None => (&self.published.phase, &self.published.since),
+        };
+        let (phase, since) = (phase.clone(), since.clone());
+        let counts = self.counts;
+        let shown = Shown {
+            phase,
+            since,
+            counts,
+        };
+        let before = std::mem::replace(&mut self.shown, shown);
+        self.shown != before
+    }
+
+    /// Goes on with what an earlier run saved of this driver.
+    pub(super) fn resume(&mut self, saved: &SavedDriver) {
+        self.csi_seen.clone_from(&saved.csi_seen);
+        self.is_resuming = true;
+        let Some(shown) = &saved.shown else { return };
+        self.counts = shown.counts;
+        let since: Result<Timestamp, _> = shown.since.parse();
+        // A clock that was set back would show a time to come.
+        if since.is_ok_and(|since| since <= Timestamp::now()) {
+            self.resumed = Some(shown.clone());
+            self.shown = shown.clone();
         }
     }
 

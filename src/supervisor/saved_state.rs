@@ -59,6 +59,31 @@ pub(crate) struct SavedDriver {
     /// That socket as it was when the driver last came.
     #[serde(default)]
     pub(crate) csi_seen: Option<Identity>,
+    /// What the status showed of it. Not known for a file of an earlier version.
+    #[serde(default)]
+    pub(crate) shown: Option<Shown>,
+}
+
+/// What the status showed of a driver: a restart of the daemon is no event in the life of a driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shown {
+    pub(crate) phase: String,
+    /// When the phase was entered, RFC 3339.
+    pub(crate) since: String,
+    #[serde(default)]
+    pub(crate) counts: Counts,
+}
+
+/// How often things happened to a driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Counts {
+    pub(crate) registrations: u64,
+    pub(crate) rejections: u64,
+    pub(crate) announcements: u64,
+    pub(crate) link_repairs: u64,
+    /// The driver stopped answering, or restarted.
+    pub(crate) disconnects: u64,
 }
 
 /// Where a driver came from.

@@ -61,8 +61,8 @@ impl Supervisor {
         for id in ids {
             let saved = saved.get(id);
             let key = supervisor.add(id, saved.map(|saved| &saved.record));
-            if let Some(runner) = supervisor.runners.get_mut(&key) {
-                runner.csi_seen = saved.and_then(|saved| saved.csi_seen.clone());
+            if let Some((runner, saved)) = supervisor.runners.get_mut(&key).zip(saved) {
+                runner.resume(saved);
             }
         }
         // What happened between the first look and the watch would go unseen.

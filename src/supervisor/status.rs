@@ -13,6 +13,7 @@ use super::inputs::UNSEEN_KUBELET;
 use super::runner::text;
 use super::{DriverId, RESYNC, Runner, Supervisor, Timer};
 use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
+use crate::api::status;
 use crate::config::ReadyWhen;
 use crate::disk::layout::Layout;
 use crate::disk::obstacle::Obstacle;
@@ -76,16 +77,36 @@ impl Runner {
     /// to the journal. Tells whether it has changed.
     pub(super) fn publish(&mut self, layout: &Layout) -> bool {
         let now = self.status(layout);
-        if now == *self.published {
+        if self.tried {
+            self.resumed = None;
+        }
+        let is_taken_up = self.tried && std::mem::take(&mut self.is_resuming);
+        if now == *self.published && !is_taken_up {
             return false;
         }
         let before = std::mem::replace(&mut self.published, Arc::new(now));
         let has_moved = before.phase != self.published.phase;
-        if has_moved || before.reason != self.published.reason {
+        if is_taken_up {
+            self.log_taking_up();
+        }
+        // What a restart makes of a driver is said once, when the driver was tried.
+        let is_said = (is_taken_up || self.is_resuming) && self.trouble.is_none();
+        if (has_moved || before.reason != self.published.reason) && !is_said {
             let registered = before.registrations != self.published.registrations;
             self.log(layout, has_moved, registered);
         }
         true
+    }
+
+    fn log_taking_up(&self) {
+        let (id, published) = (&self.id, &self.published);
+        let Driver {
+            phase,
+            reason,
+            since,
+            ..
+        } = &**published;
+        tracing::info!(driver = %id, %phase, "{id}: taken up after a restart, {phase} since {since}: {reason}");
     }
 
     /// The reason is in the line itself, because the journal shows no other field unless it is told to.
@@ -97,6 +118,11 @@ impl Runner {
         let link = self.driver.links();
         let link = link.map(|(name, alias, _)| text(&layout.link(name, alias)));
         let link = link.as_deref();
+        // A registered driver's reason mostly begins with that word.
+        let phase_and_reason = match reason.starts_with(phase.as_str()) {
+            true => reason.clone(),
+            false => format!("{phase}: {reason}"),
+        };
         let message_id = match phase {
             Phase::Registered if registered => Some(message_id::REGISTERED),
             Phase::Rejected => Some(message_id::REJECTED),
@@ -104,12 +130,12 @@ impl Runner {
             _ => None,
         };
         if self.trouble.is_some() {
-            tracing::warn!(message_id, driver = %id, %phase, %csi_socket, link, "{id}: {phase}: {reason}");
+            tracing::warn!(message_id, driver = %id, %phase, %csi_socket, link, "{id}: {phase_and_reason}");
         } else if moved || phase != Phase::Registered {
-            tracing::info!(message_id, driver = %id, %phase, %csi_socket, link, "{id}: {phase}: {reason}");
+            tracing::info!(message_id, driver = %id, %phase, %csi_socket, link, "{id}: {phase_and_reason}");
         } else {
             // A driver that comes and goes while it stays registered has messages of its own.
-            tracing::debug!(driver = %id, %phase, %csi_socket, link, "{id}: {phase}: {reason}");
+            tracing::debug!(driver = %id, %phase, %csi_socket, link, "{id}: {phase_and_reason}");
         }
     }
 
@@ -117,7 +143,10 @@ impl Runner {
         let driver = &self.driver;
         let (name, answer) = (driver.name(), driver.last_answer());
         let phase = driver.phase().to_string();
-        let since = if phase == self.published.phase {
+        let resumed = self.resumed.as_ref().filter(|shown| shown.phase == phase);
+        let since = if let Some(shown) = resumed {
+            shown.since.clone()
+        } else if phase == self.published.phase {
             self.published.since.clone()
         } else {
             Timestamp::now().to_string()
@@ -180,7 +209,7 @@ impl Supervisor {
             notes: self.notes(),
             config_refused: self.troubles.refusal.is_some(),
             config_accepted: self.config_accepted,
-            directories_without_socket: self.discovery.idle_directories().count() as u64,
+            directories_without_socket: self.discovery.idle_count(),
         }
     }
 
@@ -212,7 +241,11 @@ impl Supervisor {
         if let Some(refusal) = &self.troubles.refusal {
             return refusal.clone();
         }
-        let troubles = [self.troubles.http.clone(), self.state_file.trouble()];
+        let troubles = [
+            self.discovery.idle_line(),
+            self.troubles.http.clone(),
+            self.state_file.trouble(),
+        ];
         let parts = [Some(self.drivers_line())].into_iter().chain(troubles);
         parts.flatten().collect::<Vec<_>>().join("; ")
     }
@@ -227,15 +260,17 @@ impl Supervisor {
                 "no drivers configured".to_owned()
             };
         }
-        let is_other = |runner: &&Runner| runner.driver.phase() != Phase::Registered;
-        let others = self.runners.values().filter(is_other);
-        let (unregistered, first) = (others.clone().count(), others.min_by_key(|other| &other.id));
-        let mut line = format!("{} of {all} drivers registered", all - unregistered);
+        let runners = self.runners.values();
+        let is_registered = |runner: &&Runner| runner.driver.phase() == Phase::Registered;
+        let registered = runners.clone().filter(is_registered).count();
+        let others = runners.filter(|runner| !status::is_ready(&runner.published));
+        let (unready, first) = (others.clone().count(), others.min_by_key(|other| &other.id));
+        let mut line = format!("{registered} of {all} drivers registered");
         if let Some(runner) = first {
             line += &format!("; {}: {}", runner.id, runner.driver.reason());
         }
-        if unregistered > 1 {
-            line += &format!("; and {} more", unregistered - 1);
+        if unready > 1 {
+            line += &format!("; and {} more", unready - 1);
         }
         line
     }

@@ -105,6 +105,7 @@ impl Departed {
             origin: Some(Origin::Discovery),
             csi_socket: None,
             csi_seen: None,
+            shown: None,
         };
         let records = BTreeMap::from([(ID.to_owned(), saved)]);
         // No kubelet has been seen.

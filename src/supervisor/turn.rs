@@ -160,6 +160,9 @@ impl Supervisor {
         self.timers.set(Timer::Driver(key), deadline);
         if runner.publish(&self.layout) {
             self.board.set(&runner.id, Some(runner.published.clone()));
+            if runner.keep_shown() {
+                self.state_file.changed();
+            }
         }
         // The places of socket and link move with the name.
         let places = runner.places(&self.layout);

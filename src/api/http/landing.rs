@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::api::age;
+use crate::api::{age, status};
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::text::printable;
 
@@ -19,7 +19,9 @@ pub(super) fn page(status: &Status) -> String {
     let drivers = if rows.is_empty() {
         "<p>No drivers are configured.</p>\n".to_owned()
     } else {
-        format!("<table>\n<tr><th>Driver<th>Phase<th>Since<th>Node id<th>Reason\n{rows}</table>\n")
+        format!(
+            "<table>\n<tr><th>Driver<th>Phase<th>Ready<th>Since<th>Node id<th>Reason\n{rows}</table>\n"
+        )
     };
     let note = |note: &String| format!("<p class=\"note\">{}</p>\n", escape(note));
     let notes: String = status.notes.iter().map(note).collect();
@@ -36,8 +38,15 @@ pub(super) fn page(status: &Status) -> String {
 }
 
 fn row(driver: &Driver, now: Timestamp) -> String {
+    let ready = if status::is_ready(driver) {
+        "<td>yes"
+    } else if status::is_unready(driver) {
+        "<td class=\"unready\">no"
+    } else {
+        "<td>-"
+    };
     format!(
-        "<tr><td>{}<td class=\"phase {phase}\">{phase}<td>{}<td>{}<td>{}\n",
+        "<tr><td>{}<td class=\"phase {phase}\">{phase}{ready}<td>{}<td>{}<td>{}\n",
         escape(&driver.id),
         age(&driver.since, now),
         escape(driver.node_id.as_deref().unwrap_or("-")),
@@ -60,6 +69,23 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_registered_driver_that_does_not_answer_shows_at_a_glance() {
+        let driver = |answering| Driver {
+            phase: "registered".to_owned(),
+            answering,
+            ..Driver::default()
+        };
+        let shown = |driver: &Driver| row(driver, Timestamp::now());
+        assert!(shown(&driver(true)).contains("<td>yes<td>"));
+        assert!(shown(&driver(false)).contains("<td class=\"unready\">no<td>"));
+        let controller = Driver {
+            without_node_service: true,
+            ..Driver::default()
+        };
+        assert!(shown(&controller).contains("<td>-<td>"));
+    }
 
     #[test]
     fn what_a_driver_says_stays_text() {

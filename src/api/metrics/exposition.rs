@@ -18,7 +18,7 @@ pub(crate) const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 /// A count of a driver: its name, its help, and where it is in the status.
 type Count = (&'static str, &'static str, fn(&Driver) -> u64);
 
-const COUNTS: [Count; 4] = [
+const COUNTS: [Count; 5] = [
     (
         "nsdr_driver_registrations_total",
         "How often the kubelet said that it has registered the driver",
@@ -38,6 +38,11 @@ const COUNTS: [Count; 4] = [
         "nsdr_driver_link_repairs_total",
         "How often the link was restored after another process removed or changed it",
         |driver| driver.link_repairs,
+    ),
+    (
+        "nsdr_driver_disconnects_total",
+        "How often the driver stopped answering, or restarted",
+        |driver| driver.disconnects,
     ),
 ];
 
@@ -59,6 +64,27 @@ const GAUGES: [Gauge; 3] = [
         "nsdr_driver_up",
         "Whether the driver answers on its socket",
         |driver| Some(driver.answering.into()),
+    ),
+];
+
+/// A number of the daemon: its name, its help, and where it is in the status.
+type DaemonGauge = (&'static str, &'static str, fn(&Status) -> f64);
+
+const DAEMON_GAUGES: [DaemonGauge; 3] = [
+    (
+        "nsdr_config_last_reload_successful",
+        "Whether the daemon accepted the configuration when it last read it",
+        |status| f64::from(u8::from(!status.config_refused)),
+    ),
+    (
+        "nsdr_config_last_reload_success_timestamp_seconds",
+        "When the daemon last accepted a configuration, in seconds since 1970",
+        |status| status.config_accepted,
+    ),
+    (
+        "nsdr_directories_without_socket",
+        "How many directories of plugins_dir have no csi.sock, so that no driver was found there",
+        |status| status.directories_without_socket.into(),
     ),
 ];
 
@@ -91,6 +117,9 @@ pub(super) fn of_status(status: &Status) -> Result<Registry, Error> {
             let gauge = phase.with_label_values(&[driver.id.as_str(), name]);
             gauge.set((driver.phase == name).into());
         }
+    }
+    for (name, help, value) in DAEMON_GAUGES {
+        register_gauge_with_registry!(name, help, registry)?.set(value(status));
     }
     let build = register_int_gauge_vec_with_registry!(
         "nsdr_build_info",
@@ -159,6 +188,10 @@ mod tests {
             ("nsdr_driver_rejections_total", "counter"),
             ("nsdr_driver_announcements_total", "counter"),
             ("nsdr_driver_link_repairs_total", "counter"),
+            ("nsdr_driver_disconnects_total", "counter"),
+            ("nsdr_config_last_reload_successful", "gauge"),
+            ("nsdr_config_last_reload_success_timestamp_seconds", "gauge"),
+            ("nsdr_directories_without_socket", "gauge"),
             ("nsdr_driver_volume_limit", "gauge"),
             ("nsdr_driver_registered_volume_limit", "gauge"),
             ("nsdr_driver_time_to_register_seconds", "histogram"),

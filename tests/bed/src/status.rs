@@ -12,7 +12,7 @@ pub struct Status {
     pub ready: bool,
     /// The kubelet as the daemon sees it.
     pub kubelet: KubeletStatus,
-    /// Problems that no driver has.
+    /// Problems that no driver has, in words.
     pub notes: Vec<String>,
     /// In no fixed order.
     pub drivers: Vec<DriverStatus>,

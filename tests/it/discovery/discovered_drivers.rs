@@ -5,6 +5,7 @@ use std::fs;
 use bed::scene::{A_WHILE, DISCOVERY, NAME, OTHER, SOON, is_nothing};
 use bed::{Layout, Node, NotifySocket, eventually, never, stays, stdout};
 
+use crate::http_client::get;
 use crate::setup;
 
 const SHARED: &str = "shared.name";
@@ -28,6 +29,50 @@ fn a_driver_is_found_when_its_socket_appears_and_registered() {
         scene.phase(NAME, "registered");
         scene.phase(OTHER, "registered");
     }
+}
+
+/// After a reboot, a driver that does not start leaves only its directory.
+#[test]
+fn a_directory_without_a_socket_is_named_until_it_has_a_driver_or_goes() {
+    let scene = setup().discovery().set();
+    for id in [NAME, OTHER, "left.behind", "scratch"] {
+        fs::create_dir_all(scene.directory(id)).unwrap();
+    }
+    let nfs = scene.directory(OTHER).join("nfs.sock");
+    let _other_name = std::os::unix::net::UnixListener::bind(nfs).unwrap();
+    let listen = scene.node.root().join("http.sock");
+    let http = format!("[http]\nlisten = \"unix:{}\"\n", listen.display());
+    scene.configure_discovery(&format!("exclude = [\"scratch\"]\n{http}"));
+    let mut scene = scene;
+    scene.registrar.start();
+    scene.wait_up();
+    let note = || scene.registrar.status().unwrap().notes.join("\n");
+    let named = |ids: &[&str]| {
+        let note = note();
+        let names = |id: &&str| note.contains(&*scene.directory(id).to_string_lossy());
+        ids.iter().all(names)
+    };
+    let counted = |count: u32| {
+        let metrics = get(&listen, "/metrics").body;
+        metrics.contains(&format!("\nnsdr_directories_without_socket {count}\n"))
+    };
+    assert!(named(&[NAME, OTHER, "left.behind"]), "{}", note());
+    assert!(!named(&["scratch"]), "{}", note());
+    assert!(note().contains("(there is nfs.sock instead)"), "{}", note());
+    assert!(note().contains("discovery.exclude"), "{}", note());
+    assert!(counted(3));
+    let table = stdout(&scene.registrar.run_cli(["status"]));
+    assert!(table.contains("note: no csi.sock in "), "{table}");
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    eventually("the driver is not named any more", SOON, || {
+        !named(&[NAME]) && counted(2)
+    });
+    fs::remove_dir(scene.directory("left.behind")).unwrap();
+    fs::rename(scene.directory(OTHER), scene.node.root().join("away")).unwrap();
+    eventually("nothing is named any more", SOON, || {
+        note().is_empty() && counted(0)
+    });
 }
 
 #[test]
@@ -183,7 +228,7 @@ fn check_says_that_discovery_is_on_and_where() {
         "discovery is on: {}/*/csi.sock is a driver, except a*\n",
         scene.node.plugins_dir().display()
     );
-    assert!(said.ends_with(&line), "{said}");
+    assert!(said.contains(&line), "{said}");
     scene.node.write_default_config(&[], "");
     let said = stdout(&scene.registrar.succeed(&["check"]));
     assert!(said.contains("discovery is off"), "{said}");

@@ -103,7 +103,7 @@ fn a_reload_with_a_registry_below_the_kubelets_changes_nothing() {
     let output = scene.registrar.run_cli(["reload"]);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     assert!(stderr(&output).contains("registry_dir = "), "{output:?}");
-    assert_eq!(scene.registrar.status().unwrap(), before);
+    assert_eq!(scene.registrar.status().unwrap().drivers, before.drivers);
     nothing_since(&kubelet, mark);
 }
 

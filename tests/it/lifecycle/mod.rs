@@ -1,6 +1,7 @@
 //! The daemon's own life: start, reload, stop, kills, and its messages to systemd.
 
 mod boot_id;
+mod continuity;
 mod environment;
 mod id_changes;
 pub(crate) mod notify;

@@ -53,6 +53,64 @@ fn a_driver_is_added_and_removed_and_the_others_stay_registered() {
     });
 }
 
+/// What the journal warns of about drivers that a reload took off the node.
+fn told(scene: &Scene, about: &str) -> Vec<String> {
+    let logs = scene.registrar.logs();
+    let told = logs.lines().filter(|line| line.contains("by the reload"));
+    let told = told.filter(|line| line.contains(about) && line.contains("WARN"));
+    told.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_removed_driver_is_told_with_its_key() {
+    let (scene, _driver, kubelet) = setup().drivers(&[NAME, OTHER]).registered();
+    let _other = scene.node.driver(OTHER);
+    kubelet.wait_registered(OTHER, SOON);
+    scene.phase(OTHER, "registered");
+    scene.node.write_default_config(&[NAME], "");
+    scene.registrar.succeed(&["reload"]);
+    let told_of_other = told(&scene, OTHER);
+    let removed = format!("[drivers.\"{OTHER}\"] was removed, and discovery.enabled is false");
+    assert_eq!(told_of_other.len(), 1, "{told_of_other:?}");
+    assert!(told_of_other[0].contains(&removed), "{told_of_other:?}");
+    assert!(told(&scene, NAME).is_empty());
+}
+
+#[test]
+fn a_driver_that_moves_is_told_with_the_key_and_a_reload_that_changes_nothing_is_silent() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    move_registry(&scene);
+    let moved = told(&scene, NAME);
+    assert_eq!(moved.len(), 1, "{moved:?}");
+    assert!(
+        moved[0].contains("registry_dir has changed from "),
+        "{moved:?}"
+    );
+    scene.phase(NAME, "registered");
+    scene.registrar.succeed(&["reload"]);
+    assert_eq!(told(&scene, NAME), moved);
+}
+
+#[test]
+fn another_endpoint_is_announced_and_told() {
+    let (scene, driver, kubelet) = setup().registered();
+    let elsewhere = scene.node.root().join("seen.sock");
+    std::os::unix::fs::symlink(driver.path(), &elsewhere).unwrap();
+    let table = format!("[drivers.{NAME:?}]\nendpoint = {elsewhere:?}\n");
+    scene.node.write_default_config(&[], &table);
+    scene.registrar.succeed(&["reload"]);
+    bed::eventually("the kubelet knows the new endpoint", SOON, || {
+        let endpoint = kubelet.registered().get(NAME).cloned();
+        endpoint.is_some_and(|endpoint| endpoint == elsewhere.to_string_lossy())
+    });
+    let announced = told(&scene, NAME);
+    assert_eq!(announced.len(), 1, "{announced:?}");
+    assert!(
+        announced[0].contains("endpoint has changed from "),
+        "{announced:?}"
+    );
+}
+
 #[test]
 fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
     let (scene, _driver, kubelet) = setup().registered();

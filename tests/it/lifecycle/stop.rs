@@ -52,7 +52,7 @@ fn kept(layout: Layout, on_stop: &str, by_systemd: bool) {
     nothing_since(&kubelet, mark);
     scene.registrar.start();
     let status = scene.phase(NAME, "registered");
-    assert_eq!(status.registrations, 0, "{status:?}");
+    assert_eq!(status.registrations, 1, "{status:?}");
     scene.wait_published(NAME);
     nothing_since(&kubelet, mark);
     let after = fs::symlink_metadata(scene.node.link(NAME)).unwrap();

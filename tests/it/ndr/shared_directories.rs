@@ -34,7 +34,7 @@ fn a_unit_that_starts_leaves_a_neighbour_alone_that_is_down_for_a_moment() {
         assert!(fs::symlink_metadata(node.reg_socket("a.test")).is_ok());
         assert!(node.link("a.test").is_symlink());
         let neighbour = start(&node, "a.test");
-        neighbour.wait_log("a.test: registered");
+        neighbour.wait_log("a.test: taken up after a restart, registered since ");
         let counts = kubelet.counts_since(mark);
         assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
         drop((unit, neighbour));

@@ -31,7 +31,22 @@ fn ready_follows_the_drivers_and_names_the_missing_ones() {
 }
 
 #[test]
-fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
+fn a_driver_that_is_registered_and_stopped_is_not_ready() {
+    let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
+    assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
+    assert!(scene.phase(NAME, "registered").answering);
+    drop(driver);
+    let why = wait_code(&scene.http(), "/readyz", 503);
+    assert!(why.contains("driver not responding"), "{why}");
+    assert!(!scene.phase(NAME, "registered").answering);
+    let _driver = scene.node.driver(NAME);
+    assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
+}
+
+#[test]
+fn ready_counts_conflicts_and_does_not_count_drivers_without_a_node_service() {
     let scene = setup().drivers(&[NAME, OTHER]).http().started();
     let behaviour = Behaviour {
         node_get_info: Answer::Fails(Code::Unimplemented),
@@ -41,7 +56,37 @@ fn ready_does_not_count_conflicts_and_drivers_without_a_node_service() {
     fs::create_dir(scene.node.link(NAME)).unwrap();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "conflict");
+    let why = wait_code(&scene.http(), "/readyz", 503);
+    assert!(why.starts_with(&format!("{NAME}: conflict: ")), "{why}");
+    assert_eq!(why.lines().count(), 1, "{why}");
+    let _kubelet = scene.node.kubelet();
+    fs::remove_dir(scene.node.link(NAME)).unwrap();
     assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
+}
+
+#[test]
+fn each_driver_has_a_page_for_its_readiness_and_an_unknown_one_has_none() {
+    let scene = setup().drivers(&[NAME, OTHER]).http().started();
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    let page = |id: &str| format!("/readyz/{id}");
+    assert_eq!(wait_code(&scene.http(), &page(NAME), 200), "ok");
+    let why = wait_code(&scene.http(), &page(OTHER), 503);
+    assert!(
+        why.starts_with(&format!("{OTHER}: waiting-for-driver: ")),
+        "{why}"
+    );
+    for unknown in ["", "unknown", "%"] {
+        assert_eq!(get(&scene.http(), &page(unknown)).code, 404);
+    }
+}
+
+#[test]
+fn without_any_driver_nothing_is_ready() {
+    let scene = setup().drivers(&[]).http().started();
+    let why = wait_code(&scene.http(), "/readyz", 503);
+    assert_eq!(why, "no drivers are configured or discovered\n");
+    assert_eq!(wait_code(&scene.http(), "/healthz", 200), "ok");
 }
 
 #[test]

@@ -11,10 +11,14 @@ use crate::http_client::get;
 use crate::setup;
 
 /// Every metric.
-pub(crate) const NAMES: [&str; 12] = [
+pub(crate) const NAMES: [&str; 16] = [
     "csi_sidecar_operations_seconds",
     "nsdr_build_info",
+    "nsdr_config_last_reload_success_timestamp_seconds",
+    "nsdr_config_last_reload_successful",
+    "nsdr_directories_without_socket",
     "nsdr_driver_announcements_total",
+    "nsdr_driver_disconnects_total",
     "nsdr_driver_link_repairs_total",
     "nsdr_driver_phase",
     "nsdr_driver_registered_volume_limit",
@@ -93,6 +97,77 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
         (now - 120.0..=now + 2.0).contains(&started),
         "{started} at {now}"
     );
+}
+
+/// A driver that crashes again and again may be up at each scrape.
+#[test]
+fn each_end_of_the_driver_is_counted() {
+    let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let ends = || {
+        let series = format!("nsdr_driver_disconnects_total{{driver=\"{NAME}\"}}");
+        value(&scrape(&scene), &series)
+    };
+    for count in 0..3 {
+        let driver = scene.node.driver(NAME);
+        let is_up = |driver: &bed::DriverStatus| driver.answering;
+        scene.registrar.wait_driver("up", NAME, SOON, is_up);
+        assert_eq!(ends(), f64::from(count));
+        drop(driver);
+        let is_down = |driver: &bed::DriverStatus| !driver.answering;
+        scene.registrar.wait_driver("down", NAME, SOON, is_down);
+    }
+    assert_eq!(ends(), 3.0);
+}
+
+/// The new process takes the socket's place before the old one ends, so that no question goes unanswered.
+#[test]
+fn a_restart_without_a_gap_is_counted_too() {
+    let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let old = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let new = scene.named(OTHER, NAME);
+    std::fs::rename(new.path(), old.path()).unwrap();
+    let series = format!("nsdr_driver_disconnects_total{{driver=\"{NAME}\"}}");
+    eventually("the restart is counted", SOON, || {
+        value(&scrape(&scene), &series) == 1.0
+    });
+    assert_eq!(scene.phase(NAME, "registered").registrations, 1);
+}
+
+#[test]
+fn a_refused_configuration_shows_until_one_is_accepted() {
+    let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    scene.registrar.succeed(&["status"]);
+    let now = || {
+        let text = scrape(&scene);
+        let accepted = value(&text, "nsdr_config_last_reload_success_timestamp_seconds");
+        (value(&text, "nsdr_config_last_reload_successful"), accepted)
+    };
+    let (successful, at_start) = now();
+    assert_eq!(successful, 1.0);
+    let good = std::fs::read_to_string(scene.node.config_file()).unwrap();
+    scene.node.write_config(&format!("{good}\nnonsense = 1\n"));
+    let refused = scene.registrar.run_cli(["reload"]);
+    assert_eq!(refused.status.code(), Some(78), "{}", stderr(&refused));
+    assert_eq!(now(), (0.0, at_start));
+    let notes = scene.registrar.status().unwrap().notes;
+    assert!(
+        notes.iter().any(|note| note.contains("nonsense")),
+        "{notes:?}"
+    );
+    assert_eq!(scene.registrar.run_cli(["status"]).status.code(), Some(1));
+    scene.node.write_config(&good);
+    scene.registrar.succeed(&["reload"]);
+    let (successful, accepted) = now();
+    assert_eq!(successful, 1.0);
+    assert!(accepted > at_start, "{accepted} {at_start}");
+    assert!(scene.registrar.status().unwrap().notes.is_empty());
+    scene.registrar.succeed(&["status"]);
 }
 
 /// The kubelet does not notice the fight.

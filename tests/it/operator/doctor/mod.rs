@@ -74,7 +74,7 @@ fn a_node_where_all_is_well_has_no_fault_and_is_0() {
     assert_eq!(findings(&output), [] as [Value; 0]);
     let proc = proc(&scene).display().to_string();
     let said = stdout(&scene.registrar.run_cli(["doctor", "--proc", &proc]));
-    assert_eq!(said, "No problems found (1 of 1 drivers registered).\n");
+    assert_eq!(said, "No problems found (1 of 1 drivers ready).\n");
 }
 
 #[test]

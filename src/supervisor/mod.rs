@@ -19,7 +19,7 @@ mod shutdown;
 mod startup;
 mod state_file;
 mod status;
-mod taken_off;
+pub(crate) mod taken_off;
 mod timers;
 mod turn;
 

@@ -206,7 +206,7 @@ fn has_private_mount(mounts: &str, directory: &str) -> bool {
 }
 
 /// The path, or the part of it that exists, is on a file system that is read-only for us. A directory
-/// below a read-only one may still be writable, through ReadWritePaths= or a mount.
+/// below a read-only directory may still be writable, through ReadWritePaths= or a mount.
 fn is_read_only(path: &Path) -> bool {
     let existing = path.ancestors().find(|ancestor| ancestor.exists());
     existing

@@ -14,6 +14,7 @@ use crate::disk::name::DriverName;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::supervisor::renaming::{Known, new_ids};
 use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
+use crate::supervisor::taken_off::{changed, lost};
 
 /// The daemon that runs, as its status and its state file show it.
 #[derive(Debug)]
@@ -198,7 +199,7 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
     for driver in &running.drivers {
         let new = ids.get(&driver.id).and_then(Option::as_ref);
         let fate = match (new, &moved) {
-            (None, _) => Fate::Withdraw(lost(settings, driver)),
+            (None, _) => Fate::Withdraw(why_lost(settings, driver)),
             (Some(_), _) if driver.withdrawn_by_hand => {
                 Fate::LeaveAlone(Some("withdrawn until you publish it".to_owned()))
             }
@@ -227,23 +228,13 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
 }
 
 /// Why the settings do not have this driver any more.
-fn lost(settings: &Settings, driver: &RunningDriver) -> String {
-    let (id, discovery) = (&driver.id, &settings.discovery);
+fn why_lost(settings: &Settings, driver: &RunningDriver) -> String {
+    let id = &driver.id;
     if settings.drivers.contains_key(id) {
         return format!("{} belongs to another driver", Key::of(&["drivers", id]));
     }
-    let missed = if !discovery.enabled {
-        "discovery.enabled is false".to_owned()
-    } else if discovery.excludes(id) {
-        "discovery.exclude contains it".to_owned()
-    } else {
-        let socket = csi_socket(&settings.plugins_dir, id);
-        format!("discovery does not find {}", socket.display())
-    };
-    match driver.origin {
-        Origin::Table => format!("[{}] was removed, and {missed}", Key::of(&["drivers", id])),
-        Origin::Discovery => missed,
-    }
+    let plugins_dir = directory::of(directory::of(&driver.csi_socket));
+    lost(plugins_dir, driver.origin == Origin::Table, settings, id)
 }
 
 /// What changes for a driver that stays in its directories.
@@ -287,10 +278,6 @@ fn key_of_endpoint(settings: &Settings, new: &DriverSettings, id: &str) -> Strin
     } else {
         Key::of(&["drivers", id, "csi_socket"]).to_string()
     }
-}
-
-fn changed(key: &str, from: impl Display, to: impl Display) -> String {
-    format!("{key} has changed from {from} to {to}")
 }
 
 #[cfg(test)]

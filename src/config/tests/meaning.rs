@@ -171,7 +171,7 @@ fn two_paths_to_one_directory_are_one_directory() {
     assert!(of("real", "link").layout().one_directory());
     assert!(!of("real", "other").layout().one_directory());
     assert!(!of("real", "missing").layout().one_directory());
-    // It is made later, and is one then, too.
+    // The daemon creates it later, and both are the same directory then, too.
     assert!(of("real/later", "link/later").layout().one_directory());
     assert!(!of("real/later", "other/later").layout().one_directory());
 }

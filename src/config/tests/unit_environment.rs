@@ -110,7 +110,7 @@ fn are_named_where_a_value_or_a_fault_comes_from_them() {
         let told = bench(Some(text), None).fault();
         assert!(told.starts_with(fault), "{told}");
     }
-    // systemd passes over all of it then; nobody wants that.
+    // systemd then ignores the whole file, which no operator wants.
     let bench = bench(None, None).file("default", b"NSDR_LOG__LEVEL=\xff".as_slice());
     assert_eq!(bench.fault(), "DIR/default: line 1, column 17: not UTF-8");
 }

@@ -116,7 +116,7 @@ fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
     let (scene, _driver, kubelet) = setup().registered();
     let new = move_registry(&scene);
     let socket = new.join(format!("{NAME}-reg.sock"));
-    bed::eventually("the link leads to the new one", SOON, || {
+    bed::eventually("the link leads to the new socket", SOON, || {
         std::fs::read_link(scene.node.link(NAME)).is_ok_and(|target| target == socket)
     });
     assert!(is_nothing(&scene.node.reg_socket(NAME)));
@@ -293,7 +293,7 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
     kubelet.wait_registered(NAME, SOON);
 }
 
-/// As an operator who edits the file and restarts the unit.
+/// An operator edits the file and restarts the unit.
 #[test]
 fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     let mut scene = setup().more(KEEP).started();
@@ -346,7 +346,7 @@ fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
     let slow = "[defaults]\nretry_max = \"1s\"\n";
     scene.node.write_default_config(&[NAME], slow);
     scene.registrar.succeed(&["reload"]);
-    // A new call, not the one in progress.
+    // A new call, not the call in progress.
     bed::wire::get_info(&scene.node.link(NAME)).expect("GetInfo is answered all the time");
     kubelet.wait_registered(NAME, SOON);
     let status = scene.phase(NAME, "registered");

@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Run(NdrFlags),
     /// Apply the changed configuration; returns when the daemon has applied it.
     Reload,
-    /// Validate the configuration and print what the daemon would do.
+    /// Dry run: validate the configuration, and print what the daemon would do with it.
     Check,
     /// Print the effective configuration, each value with its source.
     Config,

@@ -69,6 +69,13 @@ pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
     Ok(())
 }
 
+/// Whether the daemon of the unit would accept the configuration that is on disk now.
+pub(super) async fn accepts(args: &Args) -> Result<(), Exit> {
+    let (loaded, _) = load(args).await?;
+    let accepted = refuse_what_the_unit_refuses(args, &loaded.settings).await;
+    accepted.map(drop)
+}
+
 /// Reads the configuration in another thread: it looks at registry_dir and at the kubelet's directory,
 /// and a file system that hangs must not block the command.
 async fn load(args: &Args) -> Result<(Loaded, Layout), Exit> {

@@ -1,7 +1,8 @@
 //! The gate: the state that `status` and `wait` require of the node before they return 0.
 
 use super::args::{Args, WaitState};
-use super::configuration::load;
+use super::check;
+use super::exit::Exit;
 use super::selection::{find, no_driver};
 use crate::api::status;
 use crate::driver::phase::Phase;
@@ -15,8 +16,8 @@ pub(super) struct Gate<'a> {
     pub(super) state: WaitState,
     /// Ids or names; empty for all drivers.
     pub(super) drivers: &'a [String],
-    /// The daemon must also have no note and be of this program's version, and the configuration on
-    /// disk must be valid. This is about the node, whichever drivers are named.
+    /// The daemon must also have no note and be of this program's version, and it must accept the
+    /// configuration on disk. This is about the node, whichever drivers are named.
     pub(super) strict: bool,
 }
 
@@ -44,12 +45,17 @@ impl Gate<'_> {
         })
     }
 
-    /// Why a daemon would refuse the configuration that is on disk now.
-    pub(super) fn invalid_configuration(&self, args: &Args) -> Option<String> {
-        let loaded = self.strict.then(|| load(args))?;
-        loaded.err().map(|error| {
-            format!("the configuration on disk is not valid, and the daemon would not start with it: {error}")
-        })
+    /// Why the daemon would refuse the configuration that is on disk now, at its next start or reload.
+    pub(super) async fn refused_configuration(&self, args: &Args) -> Option<String> {
+        if !self.strict {
+            return None;
+        }
+        match check::accepts(args).await {
+            Err(Exit::Config(why) | Exit::Failed(why)) => Some(format!(
+                "the daemon would refuse the configuration on disk: {why}"
+            )),
+            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(()) => None,
+        }
     }
 
     /// The drivers that have not reached the state, each with its reason.

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Scene, eventually, has_program};
 
 use crate::tmux::Tmux;
 use crate::{PROGRAM, setup};
 
 const COMMAND: &str = "node-storage-driver-registrar";
-const OTHER: &str = "nfs.csi.k8s.io";
 
 /// How a shell is started so that it knows only our completions, which are the file in `directory`.
 type Start = fn(directory: &Path) -> String;

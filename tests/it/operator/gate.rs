@@ -5,13 +5,11 @@ use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Process, Scene, Status, eventually, stderr, stdout};
 use serde_json::Value;
 
 use crate::setup;
-
-const OTHER: &str = "nfs.csi.k8s.io";
 
 /// Runs the command, which must fail with 1, and returns its stderr.
 #[track_caller]
@@ -168,7 +166,7 @@ fn strict_refuses_a_configuration_that_the_daemon_has_not_read_yet() {
         fails(&scene, &["status", "--strict", "--json", NAME]),
     ] {
         for words in [
-            "the configuration on disk is not valid",
+            "the daemon would refuse the configuration on disk",
             "plugins_dir",
             &file,
         ] {

@@ -13,14 +13,14 @@ mod names;
 mod observe;
 mod registry_mount;
 mod reload;
-mod renaming;
+pub(crate) mod renaming;
 mod runner;
 pub(crate) mod saved_state;
 mod shutdown;
 mod startup;
 mod state_file;
 mod status;
-mod taken_off;
+pub(crate) mod taken_off;
 mod timers;
 mod turn;
 

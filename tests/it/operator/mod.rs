@@ -1,9 +1,12 @@
 //! Everything that an operator runs or reads.
 
+mod check;
 mod commands;
+mod completions;
 mod deleted_sockets;
 mod doctor;
 mod driver_faults;
+mod gate;
 mod healthz;
 mod http;
 mod inspect;

@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Run(NdrFlags),
     /// Apply the changed configuration; returns when the daemon has applied it.
     Reload,
-    /// Validate the configuration and print what the daemon would do.
+    /// Dry run: validate the configuration, and print what the daemon would do with it.
     Check,
     /// Print the effective configuration, each value with its source.
     Config,
@@ -129,8 +129,8 @@ pub(crate) struct StatusOptions {
     /// Follow changes until interrupted, also across restarts of the daemon.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Also fail if the daemon has a note or runs another version than this program, or if the
-    /// configuration on disk is not valid.
+    /// Also fail if the daemon has a note, runs another version than this program, or would refuse
+    /// the configuration on disk.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) strict: bool,
     /// Ids or names: show these drivers, and exit with 0 if they are ready. Default: all drivers.
@@ -143,9 +143,9 @@ pub(crate) struct WaitOptions {
     /// The state to wait for.
     #[arg(long = "for", value_name = "STATE", default_value = "ready")]
     pub(crate) state: WaitState,
-    /// Also wait until the daemon has no notes and runs this program's version, and the
-    /// configuration on disk is valid. This concerns the whole node, whichever state or drivers the
-    /// command names.
+    /// Also wait until the daemon has no notes, runs this program's version, and would accept the
+    /// configuration on disk. This concerns the whole node, whichever state or drivers the command
+    /// names.
     #[arg(long)]
     pub(crate) strict: bool,
     /// How long to wait.

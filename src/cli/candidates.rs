@@ -66,8 +66,8 @@ fn position(program: &Command, words: &[String]) -> Option<Position> {
             if !known.get_action().takes_values() {
                 continue;
             }
-            // bash hands over `--option=value` as three words. Without a next word, the last one is the
-            // value.
+            // bash hands over `--option=value` as three words. Without a next word, the word at
+            // the cursor is the value.
             let value = match value {
                 Some(value) => value,
                 None => {
@@ -93,7 +93,7 @@ fn position(program: &Command, words: &[String]) -> Option<Position> {
     (takes_more && !last.starts_with('-') && !last.contains(['/', '='])).then_some(position)
 }
 
-/// The option of the command, or the global one.
+/// The option of the command, or the global option.
 fn find_option<'a>(
     program: &'a Command,
     command: Option<&'a Command>,

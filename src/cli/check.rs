@@ -1,37 +1,158 @@
-//! `check`: whether the configuration is valid, and what the daemon would do with it.
+//! `check`: a dry run. Whether the configuration is valid, and what the daemon would do with it.
 
+mod forecast;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use self::forecast::{Planned, Running, forecast};
 use super::args::Args;
-use super::configuration::load;
+use super::client::connect;
+use super::configuration::Configuration;
 use super::exit::{Exit, print_error};
 use super::render::print;
-use crate::config::Settings;
-use crate::disk::layout::LinkAlias;
+use crate::api::control::ClientError;
+use crate::config::{Loaded, Settings, csi_socket};
+use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
+use crate::csi::trust::Exposure;
+use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::name::DriverName;
+use crate::disk::reach::Reach;
+use crate::disk::runtime_dir;
+use crate::supervisor::saved_state::SavedState;
 use crate::systemd::sandbox;
 
-/// Stands for the name of a driver that the configuration does not name.
+/// Takes the place of a driver's name that the configuration does not have.
 const UNKNOWN: &str = "NAME";
 
-pub(crate) fn check(args: &Args) -> Result<(), Exit> {
-    let loaded = load(args)?;
+/// How long the files and directories of the configuration may take. Finding the kubelet's root
+/// directory alone may take 2 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What discovery finds in plugins_dir now.
+#[derive(Default)]
+struct Plugins {
+    found: Vec<String>,
+    idle: Vec<IdleDirectory>,
+    /// Directories on a file system that may hang, which `check` does not look at.
+    unseen: Vec<String>,
+}
+
+pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
+    let (loaded, layout) = load(args).await?;
     let settings = &loaded.settings;
-    let mut report = plan(settings);
+    let mut warnings = refuse_what_the_unit_refuses(args, settings).await?;
+    let reach = Reach::now();
+    warnings.extend(missing_plugins_dir(settings, &reach));
+    let plugins = Plugins::now(settings, &reach).unwrap_or_else(|error| {
+        let directory = settings.plugins_dir.display();
+        warnings.push(format!("cannot look for drivers in {directory}: {error}"));
+        Plugins::default()
+    });
+    let mut report = String::from("the configuration is valid\n");
+    report += &files(&loaded);
+    report += &plan(settings, &layout);
+    report += &discovery(settings, &plugins, &reach);
     if let Some(why) = &loaded.root_found {
         let registry_dir = settings.kubelet.registry_dir.display();
         report += &format!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}\n");
     }
+    report += &compare(args, settings, &layout, &plugins, &reach).await;
     print(&report)?;
-    for warning in sandbox::kept_by_the_unit(settings) {
+    for warning in warnings {
         print_error(&format!("warning: {warning}"));
     }
     Ok(())
 }
 
-/// What the daemon would do with these settings, in words.
-fn plan(settings: &Settings) -> String {
-    let layout = settings.layout();
+/// Whether the daemon of the unit would accept the configuration that is on disk now.
+pub(super) async fn accepts(args: &Args) -> Result<(), Exit> {
+    let (loaded, _) = load(args).await?;
+    let accepted = refuse_what_the_unit_refuses(args, &loaded.settings).await;
+    accepted.map(drop)
+}
+
+/// Reads the configuration in another thread: it looks at registry_dir and at the kubelet's directory,
+/// and a file system that hangs must not block the command.
+async fn load(args: &Args) -> Result<(Loaded, Layout), Exit> {
+    let configuration = Configuration::of_command(args);
+    let loading = spawn_blocking(move || {
+        let loaded = configuration.load()?;
+        let layout = loaded.settings.layout();
+        Ok::<_, Exit>((loaded, layout))
+    });
+    match timeout(PATIENCE, loading).await {
+        Ok(loaded) => loaded.map_err(Exit::failed)?,
+        Err(_) => Err(Exit::Failed(format!(
+            "the check did not end within {PATIENCE:?}: a file system on the path of registry_dir or \
+             of kubelet.registry_dir does not answer"
+        ))),
+    }
+}
+
+/// The daemon of the unit refuses directories that its sandbox keeps from it. A configuration that
+/// `--config` names is not the unit's, and a host without the unit has a sandbox of its own or none:
+/// there the shipped unit is only warned about.
+async fn refuse_what_the_unit_refuses(
+    args: &Args,
+    settings: &Settings,
+) -> Result<Vec<String>, Exit> {
+    let of_unit = match args.config {
+        None => sandbox::of_the_unit(settings).await,
+        Some(_) => None,
+    };
+    match of_unit {
+        Some(kept) => kept
+            .map(|()| Vec::new())
+            .map_err(|kept| Exit::Config(kept.to_string())),
+        None => Ok(sandbox::kept_by_the_unit(settings)),
+    }
+}
+
+/// plugins_dir is never created by us, so a misspelled path or a missing mount would be waited for.
+fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
+    let directory = &settings.plugins_dir;
+    let mut sockets = settings.drivers.values().map(|driver| &driver.csi_socket);
+    let is_used = settings.discovery.enabled || sockets.any(|socket| socket.starts_with(directory));
+    if !is_used || reach.may_hang(directory) || directory.exists() {
+        return None;
+    }
+    let nearest = directory.ancestors().find(|above| above.is_dir());
+    Some(format!(
+        "plugins_dir = \"{}\" does not exist; the nearest directory that exists is {}: check the \
+         spelling, and whether a disk is not mounted",
+        directory.display(),
+        nearest.unwrap_or(Path::new("/")).display()
+    ))
+}
+
+impl Plugins {
+    fn now(settings: &Settings, reach: &Reach) -> std::io::Result<Plugins> {
+        Ok(Plugins {
+            found: found_now(settings, reach)?,
+            idle: idle_now(settings, reach)?,
+            unseen: unseen_now(settings, reach)?,
+        })
+    }
+}
+
+/// The files that were read, and those that were not.
+fn files(loaded: &Loaded) -> String {
+    let read = loaded.files.iter();
+    let read = read.map(|file| format!("read           {}\n", file.display()));
+    let passed_over = loaded.passed_over.iter().chain(&loaded.warnings);
+    let passed_over = passed_over.map(|file| format!("passed over    {file}\n"));
+    read.chain(passed_over).collect()
+}
+
+/// What the daemon would do for each driver that the configuration declares.
+fn plan(settings: &Settings, layout: &Layout) -> String {
     let unknown = DriverName::parse(UNKNOWN).expect("capitals follow the rules for names");
-    let mut plan = String::from("the configuration is valid\n");
+    let mut plan = String::new();
     for (id, driver) in &settings.drivers {
         let name = driver.name.as_ref().unwrap_or(&unknown);
         plan += &format!("driver {id}\n");
@@ -43,21 +164,83 @@ fn plan(settings: &Settings) -> String {
         plan += &format!("  links          {link} -> {target}\n");
         plan += &format!("  tells kubelet  endpoint {}\n", driver.endpoint.display());
     }
-    plan + &discovery(settings)
+    plan
 }
 
-fn discovery(settings: &Settings) -> String {
+/// The rule of discovery, and what is in plugins_dir now.
+fn discovery(settings: &Settings, plugins: &Plugins, reach: &Reach) -> String {
     let discovery = &settings.discovery;
-    if discovery.enabled {
-        let sockets = settings.plugins_dir.join("*/csi.sock");
-        let mut line = format!("discovery is on: {} is a driver", sockets.display());
-        if !discovery.exclude.is_empty() {
-            line += &format!(", except {}", discovery.exclude.join(", "));
-        }
-        line + "\n"
-    } else if settings.drivers.is_empty() {
-        "no drivers are configured, and discovery is off\n".to_owned()
-    } else {
-        "discovery is off: the daemon registers only these drivers\n".to_owned()
+    if !discovery.enabled {
+        return if settings.drivers.is_empty() {
+            "no drivers are configured, and discovery is off\n".to_owned()
+        } else {
+            "discovery is off: the daemon registers only these drivers\n".to_owned()
+        };
     }
+    let directory = &settings.plugins_dir;
+    let sockets = directory.join("*/csi.sock");
+    let mut lines = format!("discovery is on: {} is a driver", sockets.display());
+    if !discovery.exclude.is_empty() {
+        lines += &format!(", except {}", discovery.exclude.join(", "));
+    }
+    lines += "\n";
+    for id in &plugins.found {
+        let socket = csi_socket(directory, id);
+        lines += &format!("discovered     {id}: {}", socket.display());
+        if let Ok(Some(exposure)) = Exposure::of(&socket) {
+            lines += &format!("; the daemon will not call it: {exposure}");
+        }
+        lines += "\n";
+    }
+    for idle in &plugins.idle {
+        lines += &format!("no csi.sock    {idle}\n");
+    }
+    let hangs = |path: &Path| format!("not looked at  {}: may hang\n", path.display());
+    if reach.may_hang(directory) {
+        lines += &hangs(directory);
+    }
+    let unseen = plugins.unseen.iter();
+    lines += &unseen
+        .map(|id| hangs(&directory.join(id)))
+        .collect::<String>();
+    lines
+}
+
+/// What a reload or a restart of the daemon that runs would do to each driver.
+async fn compare(
+    args: &Args,
+    settings: &Settings,
+    layout: &Layout,
+    plugins: &Plugins,
+    reach: &Reach,
+) -> String {
+    let status = match async { connect(args).await?.status().await }.await {
+        Ok(status) => status,
+        Err(ClientError::NoDaemon(_)) => {
+            return "no daemon runs, so nothing was compared with it\n".to_owned();
+        }
+        Err(error) => return format!("nothing was compared with the daemon: {error}\n"),
+    };
+    let runtime = runtime_dir::locate(args.runtime_dir.as_deref());
+    let saved = SavedState::peek(&runtime_dir::state(&runtime));
+    let running = Running::of(&status, saved.as_ref(), settings);
+    // The daemon takes a path that may hang for existing until it has looked at it.
+    let ids = status.drivers.iter().map(|driver| &driver.id);
+    let unseen = ids.filter(|id| reach.may_hang(&csi_socket(&settings.plugins_dir, id)));
+    let found = plugins.found.iter().chain(&plugins.unseen).chain(unseen);
+    let found: BTreeSet<String> = found.cloned().collect();
+    let planned = Planned {
+        settings,
+        layout,
+        found: &found,
+    };
+    let forecasts = forecast(&running, &planned);
+    if forecasts.is_empty() {
+        return "the running daemon has no drivers to compare\n".to_owned();
+    }
+    let mut lines = "compared with the running daemon, a reload or a restart would\n".to_owned();
+    for forecast in forecasts {
+        lines += &format!("{forecast}\n");
+    }
+    lines
 }

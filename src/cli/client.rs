@@ -9,6 +9,7 @@ use super::render::print;
 use crate::api::command::ManualAction;
 use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{control_socket, locate};
+use crate::systemd::log::stderr_is_the_journal;
 
 /// The control socket of the daemon that a command line means.
 pub(super) fn socket(args: &Args) -> PathBuf {
@@ -23,6 +24,11 @@ pub(super) async fn connect(args: &Args) -> Result<Client, ClientError> {
 pub(super) async fn reload(args: &Args) -> Result<(), Exit> {
     let reloaded = connect(args).await?.reload().await;
     reloaded.map_err(|error| match error {
+        // The daemon has logged the reasons there.
+        ClientError::Refused(_) if stderr_is_the_journal() => Exit::Config(
+            "the daemon refused the changed configuration and keeps the old configuration"
+                .to_owned(),
+        ),
         ClientError::Refused(why) => {
             Exit::Config(format!("{why}\nthe daemon keeps the old configuration"))
         }
@@ -30,7 +36,7 @@ pub(super) async fn reload(args: &Args) -> Result<(), Exit> {
     })
 }
 
-/// What an operator does to a driver by hand.
+/// Has the daemon withdraw, publish or announce a driver, for an operator.
 pub(super) async fn act(args: &Args, action: ManualAction, driver: &str) -> Result<(), Exit> {
     connect(args).await?.by_hand(action, driver).await?;
     let done = match action {

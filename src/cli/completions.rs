@@ -62,7 +62,7 @@ mod tests {
             assert!(script.contains("import-ndr"), "{shell}: {script}");
             for hidden in super::super::command().get_subcommands() {
                 let name = hidden.get_name();
-                // Ours call one themselves.
+                // Our parts call a hidden command themselves.
                 let calls = script.matches(&format!(" {name} -- ")).count();
                 let named = script.matches(name).count();
                 assert!(!hidden.is_hide_set() || named == calls, "{shell}: {script}");

@@ -33,11 +33,13 @@ impl Configuration {
         }
     }
 
+    /// As the daemon of the unit would read it.
+    pub(super) fn of_command(args: &Args) -> Configuration {
+        Configuration::new(args, Sources::of_command(args.config.clone()))
+    }
+
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         let mut loaded = config::load(&self.sources)?;
-        for warning in &loaded.warnings {
-            print_error(&format!("warning: {warning}"));
-        }
         if loaded.needs_kubelet_root() {
             let known = self.root.borrow().clone();
             let host = Host::new(Path::new("/proc"), main_pids_of_kubelets);
@@ -49,10 +51,14 @@ impl Configuration {
     }
 }
 
-/// The configuration as the daemon of the unit would read it.
+/// The configuration as the daemon of the unit would read it, for a command that prints none of its
+/// warnings itself.
 pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
-    let sources = Sources::of_command(args.config.clone());
-    Configuration::new(args, sources).load()
+    let loaded = Configuration::of_command(args).load()?;
+    for warning in &loaded.warnings {
+        print_error(&format!("warning: {warning}"));
+    }
+    Ok(loaded)
 }
 
 /// The root of the kubelet that last called a daemon with this runtime directory.

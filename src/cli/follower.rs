@@ -29,7 +29,7 @@ impl Follower {
         let (sender, news) = mpsc::channel(1);
         let task = Task::spawn(async move {
             loop {
-                // By its path each time: the runtime directory may be another one by now.
+                // By its path each time: the runtime directory may have been recreated.
                 if let Err(error) = follow(&path, &sender).await
                     && sender.send(Err(error)).await.is_err()
                 {
@@ -41,15 +41,15 @@ impl Follower {
         Follower { news, _task: task }
     }
 
-    /// The next status, or why the daemon does not answer. A connection that ends is no error if the
-    /// daemon answers the next one.
+    /// The next status, or why the daemon does not answer. The end of a connection is no error if the
+    /// daemon answers on the next connection.
     pub(super) async fn next(&mut self) -> News {
         let news = self.news.recv().await;
         news.expect("the task ends after its receiver only")
     }
 }
 
-/// Passes on the statuses of one connection until it ends; an error if there is none.
+/// Passes on the statuses of a connection until it ends; an error if no status comes.
 async fn follow(path: &Path, sender: &mpsc::Sender<News>) -> Result<(), ClientError> {
     let mut client = Client::connect(path).await?;
     let mut statuses = client.watch().await?;

@@ -1,7 +1,8 @@
 //! The gate: the state that `status` and `wait` require of the node before they return 0.
 
 use super::args::{Args, WaitState};
-use super::configuration::load;
+use super::check;
+use super::exit::Exit;
 use super::selection::{find, no_driver};
 use crate::api::status;
 use crate::driver::phase::Phase;
@@ -11,12 +12,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Copy)]
 pub(super) struct Gate<'a> {
-    /// What each driver must have reached.
+    /// The state that each driver must have reached.
     pub(super) state: WaitState,
     /// Ids or names; empty for all drivers.
     pub(super) drivers: &'a [String],
-    /// The daemon must also have no note and be of this program's version, and the configuration on
-    /// disk must be valid. This is about the node, whichever drivers are named.
+    /// The daemon must also have no note and be of this program's version, and it must accept the
+    /// configuration on disk. This is about the node, whichever drivers are named.
     pub(super) strict: bool,
 }
 
@@ -34,7 +35,7 @@ impl Gate<'_> {
         shortfalls
     }
 
-    /// The daemon is of another version than this program: after an upgrade the old one still runs.
+    /// The daemon is of another version than this program: after an upgrade the old process still runs.
     pub(super) fn other_version(&self, status: &Status) -> Option<String> {
         (self.strict && status.version != VERSION).then(|| {
             format!(
@@ -44,12 +45,17 @@ impl Gate<'_> {
         })
     }
 
-    /// Why a daemon would refuse the configuration that is on disk now.
-    pub(super) fn invalid_configuration(&self, args: &Args) -> Option<String> {
-        let loaded = self.strict.then(|| load(args))?;
-        loaded.err().map(|error| {
-            format!("the configuration on disk is not valid, and the daemon would not start with it: {error}")
-        })
+    /// Why the daemon would refuse the configuration that is on disk now, at its next start or reload.
+    pub(super) async fn refused_configuration(&self, args: &Args) -> Option<String> {
+        if !self.strict {
+            return None;
+        }
+        match check::accepts(args).await {
+            Err(Exit::Config(why) | Exit::Failed(why)) => Some(format!(
+                "the daemon would refuse the configuration on disk: {why}"
+            )),
+            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(()) => None,
+        }
     }
 
     /// The drivers that have not reached the state, each with its reason.
@@ -61,7 +67,7 @@ impl Gate<'_> {
             None => Some(no_driver(status, wanted)),
         };
         match self.drivers {
-            // There must be at least one.
+            // At least one driver must exist.
             [] if status.drivers.is_empty() => status::unready_drivers(status),
             [] => status.drivers.iter().filter_map(explain).collect(),
             drivers => drivers.iter().filter_map(named).collect(),

@@ -25,7 +25,7 @@ use crate::os::text::printable;
 /// The columns before a value.
 const KEY: usize = 14;
 
-/// What is printed as JSON.
+/// The output as JSON.
 #[derive(Serialize)]
 struct InspectReport<'a> {
     socket: &'a Path,

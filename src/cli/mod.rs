@@ -60,7 +60,7 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         None => run::run(args, &NdrFlags::default(), ignored).await,
         Some(Command::Run(flags)) => run::run(args, flags, ignored).await,
         Some(Command::Reload) => reload(args).await,
-        Some(Command::Check) => check::check(args),
+        Some(Command::Check) => check::check(args).await,
         Some(Command::Config) => print(&configuration::load(args)?.explain()),
         Some(Command::Status(options)) if options.watch => watch::watch(args, options).await,
         Some(Command::Status(options)) => status::status(args, options).await,
@@ -73,6 +73,6 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::CleanUp) => clean_up::clean_up(args),
         Some(Command::Completions { shell }) => print(&completions(*shell)),
         Some(Command::CompleteDrivers { words }) => candidates::complete_drivers(words).await,
-        Some(Command::ImportNdr { words }) => ndr::import::import(words),
+        Some(Command::ImportNdr { words }) => ndr::import::import(args, words),
     }
 }

@@ -84,10 +84,8 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
 /// The settings as they are now. Refused if the sandbox would make them useless.
 fn settings(configuration: &Configuration) -> Result<Settings, String> {
     let loaded = configuration.load().map_err(|error| error.to_string())?;
-    let kept = sandbox::kept_from_us(&loaded.settings).join("\n");
-    if systemd::runs_us() && !kept.is_empty() {
-        let fix = "use another directory, or change the unit with a drop-in";
-        return Err(format!("{kept}; {fix}"));
+    if systemd::runs_us() {
+        sandbox::of_this_process(&loaded.settings).map_err(|kept| kept.to_string())?;
     }
     Ok(loaded.settings)
 }

@@ -23,7 +23,7 @@ pub(super) fn unknown<'a>(
         .filter(|driver| find(status, driver).is_none())
 }
 
-/// What a command says about a driver that the daemon does not have.
+/// The message about a driver that the daemon does not have, with the drivers that it has.
 pub(super) fn no_driver(status: &Status, driver: &str) -> String {
     let ids = status.drivers.iter().map(|known| printable(&known.id));
     let named: Vec<String> = ids.take(MOST_NAMED).collect();

@@ -23,7 +23,7 @@ pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), E
     // Neither the table nor the JSON shows these.
     let unseen: Vec<String> = unknown
         .chain(gate.other_version(&now))
-        .chain(gate.invalid_configuration(args))
+        .chain(gate.refused_configuration(args).await)
         .collect();
     let shown = select(now, &options.drivers);
     if options.json || !shown.drivers.is_empty() || options.drivers.is_empty() {

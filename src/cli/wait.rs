@@ -13,6 +13,8 @@ use crate::os::text::printable;
 
 /// How often `--strict` reads the configuration again: the daemon reports no change of a file.
 const REREAD: Duration = Duration::from_secs(1);
+/// How long the message of a timeout waits for a last look at the configuration.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
     let gate = Gate {
@@ -22,11 +24,15 @@ pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit>
     };
     let mut missing = vec!["the daemon has not answered yet".to_owned()];
     let waiting = follow(args, gate, &mut missing);
-    timeout(options.timeout, waiting).await.map_err(|_| {
-        missing.extend(gate.invalid_configuration(args));
-        let time = humantime::format_duration(options.timeout);
-        Exit::Failed(format!("timed out after {time}:{}", listed(&missing)))
-    })
+    if timeout(options.timeout, waiting).await.is_ok() {
+        return Ok(());
+    }
+    if let Ok(refused) = timeout(PATIENCE, gate.refused_configuration(args)).await {
+        missing.extend(refused);
+    }
+    let time = humantime::format_duration(options.timeout);
+    let missing = listed(&missing);
+    Err(Exit::Failed(format!("timed out after {time}:{missing}")))
 }
 
 /// Follows the daemon until nothing is missing. At boot the daemon may start after us, and it may
@@ -44,7 +50,7 @@ async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Vec<String>) {
             }
             Err(error) => *missing = vec![error.to_string()],
         }
-        if is_open && gate.invalid_configuration(args).is_none() {
+        if is_open && gate.refused_configuration(args).await.is_none() {
             return;
         }
         let next = follower.next();
@@ -70,7 +76,7 @@ fn with_notes(mut shortfalls: Vec<String>, status: &Status) -> Vec<String> {
     shortfalls
 }
 
-/// One text on the line of the message, several on a line each.
+/// A single text on the line of the message; of several texts, each on its own line.
 fn listed(texts: &[String]) -> String {
     let printable = |text: &String| -> String {
         let lines: Vec<String> = text.lines().map(printable).collect();

@@ -96,7 +96,7 @@ fn registry_dir_is_given(loaded: &Loaded) -> bool {
     loaded.origins.contains_key(&key)
 }
 
-/// The check of its layer measured a socket that is set; this measures a derived one.
+/// The check of its layer measured a socket that is set; this measures a derived socket.
 fn long_sockets(loaded: &Loaded) -> impl Iterator<Item = Problem> {
     let drivers = loaded.settings.drivers.iter();
     drivers.filter_map(|(id, driver)| {

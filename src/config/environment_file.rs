@@ -26,6 +26,7 @@ pub(super) fn read(
     for path in files {
         match content(path).and_then(|bytes| decoded(&bytes, prefix)) {
             Ok(variables) => {
+                found.files.push(path.clone());
                 let variables = variables.into_iter();
                 all.extend(variables.map(|(name, value)| (name, (path.clone(), value))));
             }

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use figment::providers::{Format, Toml};
@@ -47,38 +48,54 @@ impl FileFault {
 /// Reads the main file and its drop-ins, in the order in which they count.
 pub(super) fn read(main: &Path, may_be_missing: bool, found: &mut Found) {
     match dict(main) {
-        Err(fault) if may_be_missing && fault.is(io::ErrorKind::NotFound) => {}
+        Err(fault) if may_be_missing && fault.is(io::ErrorKind::NotFound) => {
+            found.pass_over(main, "does not exist");
+        }
         dict => found.add_file(main, dict),
     }
     let dir = main.with_file_name(DROP_INS);
-    match drop_ins(&dir) {
-        Ok(paths) => paths
-            .iter()
-            .for_each(|path| found.add_file(path, dict(path))),
+    match entries(&dir) {
+        Ok(paths) => {
+            for path in paths {
+                match not_a_drop_in(&path) {
+                    Some(why) => found.pass_over(&path, why),
+                    None => found.add_file(&path, dict(&path)),
+                }
+            }
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => found.add_file(&dir, Err(error.into())),
     }
 }
 
-/// The drop-ins in byte order of their names. Only regular files count, so a link to /dev/null
-/// masks a drop-in, as it does for systemd. A dangling link stays in, and is an error when it is
-/// read.
-fn drop_ins(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.as_bytes();
-        if name.starts_with(b".") || !name.ends_with(b".toml") {
-            continue;
-        }
-        match fs::metadata(entry.path()) {
-            Ok(target) if !target.is_file() => {}
-            _ => paths.push(entry.path()),
-        }
-    }
+/// The files of a directory in the byte order of their names.
+fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
+    let mut paths = entries.collect::<io::Result<Vec<PathBuf>>>()?;
     paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
     Ok(paths)
+}
+
+/// Why a file in config.d does not count; `None` if it does. A link to /dev/null masks a drop-in, as
+/// it does for systemd. A dangling link counts, and is an error when it is read.
+fn not_a_drop_in(path: &Path) -> Option<&'static str> {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    if name.starts_with(b".") {
+        return Some("hidden, because its name starts with a dot");
+    }
+    if name.ends_with(b"~") {
+        return Some("not *.toml, but the backup of an editor");
+    }
+    if !name.ends_with(b".toml") {
+        return Some("not *.toml");
+    }
+    let kind = fs::metadata(path).ok()?.file_type();
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a directory"),
+        kind if kind.is_char_device() => Some("masked by a link to a device"),
+        _ => Some("not a regular file"),
+    }
 }
 
 fn dict(path: &Path) -> Result<Dict, FileFault> {

@@ -9,7 +9,7 @@ use super::literal;
 pub struct Key(Vec<String>);
 
 impl Key {
-    pub(super) fn of(parts: &[impl AsRef<str>]) -> Self {
+    pub(crate) fn of(parts: &[impl AsRef<str>]) -> Self {
         Self(parts.iter().map(|part| part.as_ref().to_owned()).collect())
     }
 

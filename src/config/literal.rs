@@ -53,6 +53,7 @@ pub(super) fn whole(value: &Value) -> String {
         Value::Num(_, number) => match number.to_actual() {
             Actual::Unsigned(n) => n.to_string(),
             Actual::Signed(n) => n.to_string(),
+            Actual::Float(n) => format!("{n:?}"),
             other => other.to_string(),
         },
         Value::Empty(_, Empty::None | Empty::Unit) => "nothing".to_owned(),

@@ -52,6 +52,11 @@ pub struct Loaded {
     pub root_found: Option<String>,
     /// Which environment files were ignored, and why.
     pub warnings: Vec<String>,
+    /// The files that were read, in the order in which they count.
+    pub files: Vec<PathBuf>,
+    /// Which files were not read, and why: those in `config.d` that are no drop-ins, a default file
+    /// that does not exist, and the unit's environment files beside `--config`.
+    pub passed_over: Vec<String>,
 }
 
 impl Loaded {
@@ -87,6 +92,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         layers,
         mut problems,
         warnings,
+        files,
+        passed_over,
     } = sources.read();
     problems.extend(layers.iter().flat_map(Layer::check));
     ConfigError::from_problems(problems)?;
@@ -96,6 +103,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         origins: origin::origins(&layers),
         root_found: None,
         warnings,
+        files,
+        passed_over,
     };
     loaded.complete()?;
     Ok(loaded)

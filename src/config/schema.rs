@@ -10,7 +10,7 @@ use super::key::Key;
 use super::origin::Origin;
 use super::settings::{OWN_KEYS, Settings};
 
-/// Jaro-Winkler similarity from which on an unknown key counts as a misspelled one.
+/// Jaro-Winkler similarity from which on an unknown key counts as a misspelling of this key.
 const CLOSE: f64 = 0.85;
 
 /// Reads settings, and refuses what serde's derive would accept by mistake.
@@ -101,7 +101,7 @@ pub(super) fn keys_below(table: &[&str]) -> Vec<Key> {
     keys.collect()
 }
 
-/// The key or variable that an unknown one was probably meant to be.
+/// The key or variable that was probably meant by an unknown name.
 pub(super) fn meant(origin: &Origin, path: &[String]) -> Option<String> {
     let general = keys_below(&[]);
     if let Origin::Variable(name) | Origin::EnvironmentFile(_, name) = origin {

@@ -214,7 +214,7 @@ pub struct LogSettings {
 }
 
 impl Settings {
-    /// The settings of the driver with this id: its table if it has one, else the defaults.
+    /// The settings of the driver with this id: its table, or the defaults without a table.
     pub fn driver(&self, id: &str) -> DriverSettings {
         if let Some(driver) = self.drivers.get(id) {
             return driver.clone();

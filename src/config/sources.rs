@@ -10,6 +10,7 @@ use super::file::FileFault;
 use super::layer::{Layer, Overrides};
 use super::origin::Origin;
 use super::{environment, file};
+use crate::os::text::printable;
 
 /// The main configuration file, unless a flag names another. It may be missing.
 pub const DEFAULT_CONFIG: &str = "/etc/node-storage-driver-registrar/config.toml";
@@ -42,6 +43,10 @@ pub(super) struct Found {
     pub(super) layers: Vec<Layer>,
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<String>,
+    /// The files that were read, in this order.
+    pub(super) files: Vec<PathBuf>,
+    /// The files that were not read, with the reason.
+    pub(super) passed_over: Vec<String>,
 }
 
 impl Found {
@@ -55,9 +60,17 @@ impl Found {
     pub(super) fn add_file(&mut self, path: &Path, dict: Result<Dict, FileFault>) {
         let origin = Origin::File(path.to_owned());
         match dict {
-            Ok(dict) => self.layers.push(Layer { origin, dict }),
+            Ok(dict) => {
+                self.files.push(path.to_owned());
+                self.layers.push(Layer { origin, dict });
+            }
             Err(fault) => self.add_fault(path, &fault),
         }
+    }
+
+    pub(super) fn pass_over(&mut self, path: &Path, why: &str) {
+        let path = printable(&path.to_string_lossy());
+        self.passed_over.push(format!("{path}: {why}"));
     }
 
     pub(super) fn add_fault(&mut self, path: &Path, fault: &FileFault) {
@@ -97,6 +110,13 @@ impl Sources {
         }
         if is_default {
             environment::read_files(&self.environment_files, &mut found);
+        } else {
+            for file in self.environment_files.iter().filter(|file| file.exists()) {
+                found.pass_over(
+                    file,
+                    "belongs to the unit, and does not count with --config",
+                );
+            }
         }
         environment::read(&self.environment, &mut found);
         found.layers.extend_from_slice(&self.overrides.0);

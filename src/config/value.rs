@@ -1,14 +1,16 @@
 //! Values: paths, durations, addresses and lists, as a file spells them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serializer;
-use serde::de::{Deserialize, Deserializer, Error};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 use crate::disk::socket::SUN_PATH_MAX;
+use crate::grpc::client::without_scheme;
 
 const LONGEST_HOURS: u64 = 24;
 const LONGEST_WITHDRAWAL_HOURS: u64 = 365 * 24;
@@ -51,6 +53,10 @@ pub(super) enum Unfit {
     Duration(humantime::DurationError),
     #[error("must be a duration such as \"30m\", or \"never\": {0}")]
     Withdrawal(humantime::DurationError),
+    #[error("must be a duration such as \"5s\", \"2m\" or \"1h30m\"{0}")]
+    DurationNumber(Seconds),
+    #[error("must be a duration such as \"30m\", or \"never\"{0}")]
+    WithdrawalNumber(Seconds),
     #[error("must be at least {}", humantime::format_duration(SHORTEST))]
     Short,
     #[error("must be at most {0} hours")]
@@ -67,10 +73,64 @@ pub(super) enum Unfit {
     Pattern(String),
 }
 
+/// The number that a file has in the place of a duration; none if it is no number of seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seconds(Option<u64>);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .map_or(Ok(()), |seconds| write!(f, ": write \"{seconds}s\""))
+    }
+}
+
 /// A value that a file spells as a string.
 pub(super) trait Text: Sized {
     fn parse(text: &str) -> Result<Self, Unfit>;
     fn spell(&self) -> String;
+
+    /// Why the value cannot be a number, if there is more to say than that it must be a string.
+    fn refuse_number(_seconds: Seconds) -> Option<Unfit> {
+        None
+    }
+}
+
+/// Reads a value that a file spells as a string.
+struct Spelled<T>(PhantomData<T>);
+
+impl<T: Text> Spelled<T> {
+    fn refuse<E: Error>(&self, number: Unexpected<'_>, seconds: Option<u64>) -> E {
+        let seconds = Seconds(seconds.filter(|seconds| *seconds > 0));
+        match T::refuse_number(seconds) {
+            Some(unfit) => E::custom(unfit),
+            None => E::invalid_type(number, self),
+        }
+    }
+}
+
+impl<T: Text> Visitor<'_> for Spelled<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        T::parse(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        Err(self.refuse(Unexpected::Unsigned(number), Some(number)))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        let seconds = u64::try_from(number).ok();
+        Err(self.refuse(Unexpected::Signed(number), seconds))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        Err(self.refuse(Unexpected::Float(number), None))
+    }
 }
 
 /// A path is kept without `.`, doubled or trailing slashes.
@@ -116,6 +176,10 @@ impl Text for Duration {
         parse_span(text, LONGEST_HOURS, Unfit::Duration)
     }
 
+    fn refuse_number(seconds: Seconds) -> Option<Unfit> {
+        Some(Unfit::DurationNumber(seconds))
+    }
+
     fn spell(&self) -> String {
         humantime::format_duration(*self).to_string()
     }
@@ -132,6 +196,10 @@ impl Text for Option<Duration> {
 
     fn spell(&self) -> String {
         self.map_or_else(|| "never".to_owned(), |span| span.spell())
+    }
+
+    fn refuse_number(seconds: Seconds) -> Option<Unfit> {
+        Some(Unfit::WithdrawalNumber(seconds))
     }
 }
 
@@ -195,11 +263,13 @@ pub(super) fn serialize<T: Text, S: Serializer>(value: &T, s: S) -> Result<S::Ok
 
 /// For `#[serde(with = "value")]`.
 pub(super) fn deserialize<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
-    T::parse(&String::deserialize(d)?).map_err(D::Error::custom)
+    d.deserialize_str(Spelled(PhantomData))
 }
 
+/// A socket may be spelled as an address of gRPC, as drivers spell their `--endpoint`.
 pub(super) fn socket<'de, D: Deserializer<'de>>(d: D) -> Result<PathBuf, D::Error> {
-    parse_socket(&String::deserialize(d)?).map_err(D::Error::custom)
+    let address = String::deserialize(d)?;
+    parse_socket(without_scheme(&address)).map_err(D::Error::custom)
 }
 
 pub(super) fn versions<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {

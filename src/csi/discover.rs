@@ -69,18 +69,28 @@ pub(crate) fn idle_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<Idl
     Ok(idle.map(|path| IdleDirectory::look(&path)).collect())
 }
 
+/// The directories of plugins_dir that may hang, and that the functions above leave out.
+pub(crate) fn unseen_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<String>> {
+    let mut unseen = named_now(settings, reach)?;
+    unseen.retain(|id| reach.may_hang(&csi_socket(&settings.plugins_dir, id)));
+    Ok(unseen.into_iter().map(|id| id.to_string()).collect())
+}
+
 fn discoverable_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<DriverId>> {
+    let mut ids = named_now(settings, reach)?;
+    ids.retain(|id| !reach.may_hang(&csi_socket(&settings.plugins_dir, id)));
+    Ok(ids)
+}
+
+/// The directories of plugins_dir that discovery may use; none if plugins_dir itself may hang.
+fn named_now(settings: &Settings, reach: &Reach) -> io::Result<Vec<DriverId>> {
     let directory = &settings.plugins_dir;
     if !settings.discovery.enabled || reach.may_hang(directory) {
         return Ok(Vec::new());
     }
     let discoverable = Discoverable::of(settings);
-    let mut ids: Vec<DriverId> = plugins(directory, reach)?
-        .unwrap_or_default()
-        .into_iter()
-        .collect();
-    ids.retain(|id| discoverable.has(settings, id) && !reach.may_hang(&csi_socket(directory, id)));
-    Ok(ids)
+    let ids = plugins(directory, reach)?.unwrap_or_default().into_iter();
+    Ok(ids.filter(|id| discoverable.has(settings, id)).collect())
 }
 
 /// The kubelet keeps the volumes of drivers in `plugins/kubernetes.io` of its root, beside the directories

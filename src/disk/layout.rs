@@ -65,6 +65,11 @@ impl Layout {
         &self.kubelet_dir
     }
 
+    /// The directory of the sockets as the kubelet sees it.
+    pub(crate) fn seen_as(&self) -> &Path {
+        &self.seen_as
+    }
+
     pub(crate) fn one_directory(&self) -> bool {
         self.one_directory
     }

@@ -68,6 +68,14 @@ pub(crate) async fn over(stream: UnixStream) -> Result<(Channel, Ended), Connect
     Ok((Channel { requests }, ended))
 }
 
+/// The path in an address of gRPC, `unix:PATH` or `unix://PATH`. A plain path stays as it is.
+pub(crate) fn without_scheme(address: &str) -> &str {
+    match address.strip_prefix("unix:") {
+        Some(path) => path.strip_prefix("//").unwrap_or(path),
+        None => address,
+    }
+}
+
 /// The origin to give a generated client next to a [`Channel`], for the `:authority` that it sends.
 /// A Unix socket has no better name.
 pub(crate) fn origin() -> Uri {

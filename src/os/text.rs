@@ -21,6 +21,18 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
+/// A list on several lines as a single line: `errors:`, `  a` and `  b` become `errors: a; b`.
+pub(crate) fn on_one_line(list: &str) -> String {
+    let mut line = String::with_capacity(list.len());
+    for part in list.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if !line.is_empty() {
+            line += if line.ends_with(':') { " " } else { "; " };
+        }
+        line += part;
+    }
+    line
+}
+
 /// Equivalent JSON, with the characters escaped that would reorder or hide text on a terminal. JSON has
 /// such characters in strings only.
 pub(crate) fn printable_json(json: String) -> String {
@@ -63,6 +75,15 @@ mod tests {
     #[test]
     fn keeps_plain_words_as_they_are() {
         assert_eq!(printable(" csi.sock é 中文 "), "csi.sock é 中文");
+    }
+
+    #[test]
+    fn a_list_becomes_a_single_line() {
+        assert_eq!(
+            on_one_line("2 errors:\n  a: b\n\n  c\nend"),
+            "2 errors: a: b; c; end"
+        );
+        assert_eq!(on_one_line("a"), "a");
     }
 
     #[test]

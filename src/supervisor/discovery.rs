@@ -53,6 +53,11 @@ impl Discovery {
         Some(csi_socket(self.directory.as_ref()?, id))
     }
 
+    /// The ids that discovery may use by the settings.
+    pub(super) fn discoverable(&self) -> &Discoverable {
+        &self.discoverable
+    }
+
     /// How many directories have no csi.sock.
     pub(super) fn idle_count(&self) -> u32 {
         u32::try_from(self.idle().count()).unwrap_or(u32::MAX)

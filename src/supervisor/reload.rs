@@ -12,7 +12,12 @@ use crate::api::command::CommandResult;
 use crate::config::Settings;
 use crate::disk::watch::Watcher;
 use crate::kubelet::known::KnownKubelets;
+use crate::os::text::on_one_line;
 use crate::systemd::journal::message_id;
+
+/// What the daemon says before the reasons.
+const REFUSED: &str =
+    "the daemon refused the changed configuration and keeps the old configuration";
 
 impl Supervisor {
     /// Reads the configuration again and applies the difference. A bad configuration changes nothing.
@@ -20,8 +25,8 @@ impl Supervisor {
         self.notifier.reloading();
         let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
         let why = outcome.as_ref().err();
-        self.troubles.refusal = why
-            .map(|why| format!("the changed configuration was refused, the old one stays: {why}"));
+        // An entry of the journal, a note and STATUS= are a single line each.
+        self.troubles.refusal = why.map(|why| format!("{REFUSED}: {}", on_one_line(why)));
         if let Some(refusal) = &self.troubles.refusal {
             let message_id = message_id::CONFIG_REFUSED;
             tracing::error!(message_id, "{refusal}");

@@ -10,15 +10,16 @@ use super::saved_state::{Origin, SavedDriver};
 use super::taken_off::Removal;
 use super::{DriverId, Supervisor};
 use crate::config::Settings;
+use crate::csi::discover::Discoverable;
 use crate::disk::name::DriverName;
 
 /// What is known of a driver, by which it may be recognized under another id.
-struct Known {
-    id: String,
-    csi_socket: Option<PathBuf>,
-    name: Option<DriverName>,
+pub(crate) struct Known {
+    pub(crate) id: String,
+    pub(crate) csi_socket: Option<PathBuf>,
+    pub(crate) name: Option<DriverName>,
     /// The settings have a driver of this id, wherever its socket is.
-    stays: bool,
+    pub(crate) stays: bool,
 }
 
 /// A way to recognize a driver: returns the id that the driver then has.
@@ -103,43 +104,51 @@ impl Supervisor {
         }
     }
 
-    /// The id of each driver from now on; none for a driver that the settings do not have any more, or
-    /// whose id another driver has now. Each id is given once: to the driver at its socket, else to the
-    /// driver with its name, else to the driver that had it.
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {
-        let by_socket = |driver: &Known| {
-            let id = self.id_of_socket(driver.csi_socket.as_deref()?)?;
-            (driver.stays || id != driver.id).then_some(id)
-        };
-        let by_name = |driver: &Known| self.id_of_name(driver.name.as_ref()?);
-        let by_id = |driver: &Known| driver.stays.then(|| driver.id.clone());
-        let ways: [Way<'_>; 3] = [&by_socket, &by_name, &by_id];
-        let mut new_ids: BTreeMap<String, Option<String>> = BTreeMap::new();
-        let mut given = BTreeSet::new();
-        for id_of in ways {
-            for driver in &known {
-                let new_id = new_ids.entry(driver.id.clone()).or_default();
-                if new_id.is_none() {
-                    *new_id = id_of(driver).filter(|id| given.insert(id.clone()));
-                }
+        new_ids(&self.settings, self.discovery.discoverable(), known)
+    }
+}
+
+/// The id of each driver from now on; none for a driver that the settings do not have any more, or
+/// whose id another driver has now. Each id is given once: to the driver at its socket, else to the
+/// driver with its name, else to the driver that had it.
+pub(crate) fn new_ids(
+    settings: &Settings,
+    discoverable: &Discoverable,
+    known: Vec<Known>,
+) -> BTreeMap<String, Option<String>> {
+    let by_socket = |driver: &Known| {
+        let id = id_of_socket(settings, discoverable, driver.csi_socket.as_deref()?)?;
+        (driver.stays || id != driver.id).then_some(id)
+    };
+    let by_name = |driver: &Known| id_of_name(settings, driver.name.as_ref()?);
+    let by_id = |driver: &Known| driver.stays.then(|| driver.id.clone());
+    let ways: [Way<'_>; 3] = [&by_socket, &by_name, &by_id];
+    let mut new_ids: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut given = BTreeSet::new();
+    for id_of in ways {
+        for driver in &known {
+            let new_id = new_ids.entry(driver.id.clone()).or_default();
+            if new_id.is_none() {
+                *new_id = id_of(driver).filter(|id| given.insert(id.clone()));
             }
         }
-        new_ids
     }
+    new_ids
+}
 
-    fn id_of_socket(&self, socket: &Path) -> Option<String> {
-        let mut tables = self.settings.drivers.iter();
-        if let Some((id, _)) = tables.find(|(_, driver)| driver.csi_socket == socket) {
-            return Some(id.clone());
-        }
-        let id = socket.parent()?.file_name()?.to_str()?;
-        let found = self.settings.driver(id).csi_socket == socket && self.discovers(id);
-        found.then(|| id.to_owned())
+fn id_of_socket(settings: &Settings, discoverable: &Discoverable, socket: &Path) -> Option<String> {
+    let mut tables = settings.drivers.iter();
+    if let Some((id, _)) = tables.find(|(_, driver)| driver.csi_socket == socket) {
+        return Some(id.clone());
     }
+    let id = socket.parent()?.file_name()?.to_str()?;
+    let found = settings.driver(id).csi_socket == socket && discoverable.has(settings, id);
+    found.then(|| id.to_owned())
+}
 
-    fn id_of_name(&self, name: &DriverName) -> Option<String> {
-        let mut tables = self.settings.drivers.iter();
-        let (id, _) = tables.find(|(_, driver)| driver.name.as_ref() == Some(name))?;
-        Some(id.clone())
-    }
+fn id_of_name(settings: &Settings, name: &DriverName) -> Option<String> {
+    let mut tables = settings.drivers.iter();
+    let (id, _) = tables.find(|(_, driver)| driver.name.as_ref() == Some(name))?;
+    Some(id.clone())
 }

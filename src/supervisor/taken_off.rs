@@ -1,5 +1,8 @@
 //! The key of a changed configuration that takes a driver off the node.
 
+use std::fmt::Display;
+use std::path::Path;
+
 use super::{Runner, Supervisor};
 use crate::config::{Settings, csi_socket};
 use crate::driver::AdvertisedInfo;
@@ -18,7 +21,11 @@ impl Supervisor {
     pub(super) fn tell_removal(&self, old: &Settings, runner: &Runner, removal: &Removal) {
         let (id, new) = (&runner.id, &self.settings);
         let (cause, what) = match removal {
-            Removal::Gone => (lost(old, new, id), "taken off the node by the reload"),
+            Removal::Gone => {
+                let had_table = old.drivers.contains_key(&**id);
+                let cause = lost(&old.plugins_dir, had_table, new, id);
+                (cause, "taken off the node by the reload")
+            }
             Removal::Moved => (
                 moved(old, new),
                 "taken off the node by the reload, and published again",
@@ -48,16 +55,17 @@ impl Runner {
     }
 }
 
-/// Why the settings do not have this driver any more.
-fn lost(old: &Settings, new: &Settings, id: &str) -> String {
+/// Why the settings do not have this driver any more: a driver that had a table, or that was discovered
+/// in `plugins_dir`.
+pub(crate) fn lost(plugins_dir: &Path, had_table: bool, new: &Settings, id: &str) -> String {
     let discovery = &new.discovery;
-    let had_table = old.drivers.contains_key(id);
     let missed = if !discovery.enabled {
         "discovery.enabled is false".to_owned()
     } else if discovery.excludes(id) {
         "discovery.exclude contains it".to_owned()
-    } else if old.plugins_dir != new.plugins_dir && !had_table {
-        moved_plugins(old, new)
+    } else if plugins_dir != new.plugins_dir && !had_table {
+        let (from, to) = (plugins_dir.display(), new.plugins_dir.display());
+        changed("plugins_dir", from, to)
     } else {
         let socket = csi_socket(&new.plugins_dir, id);
         format!("discovery does not find {}", socket.display())
@@ -67,11 +75,6 @@ fn lost(old: &Settings, new: &Settings, id: &str) -> String {
     } else {
         missed
     }
-}
-
-fn moved_plugins(old: &Settings, new: &Settings) -> String {
-    let (from, to) = (old.plugins_dir.display(), new.plugins_dir.display());
-    changed("plugins_dir", from, to)
 }
 
 /// Which of the directories has changed.
@@ -98,7 +101,7 @@ fn moved(old: &Settings, new: &Settings) -> String {
     )
 }
 
-fn changed(key: &str, from: impl std::fmt::Display, to: impl std::fmt::Display) -> String {
+pub(crate) fn changed(key: &str, from: impl Display, to: impl Display) -> String {
     format!("{key} has changed from {from} to {to}")
 }
 
@@ -142,7 +145,8 @@ mod tests {
                 "[drivers.\"a\"] was removed, and discovery does not find /p/a/csi.sock",
             ),
         ] {
-            assert_eq!(lost(&old, &new, "a"), why);
+            let had_table = old.drivers.contains_key("a");
+            assert_eq!(lost(&old.plugins_dir, had_table, &new, "a"), why);
         }
         let moved_to = settings(|settings| settings.registry_dir = "/s".into());
         assert_eq!(

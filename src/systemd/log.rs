@@ -137,7 +137,7 @@ fn journal_layer() -> io::Result<tracing_journald::Layer> {
 }
 
 /// systemd names the device and inode of the stream that it has connected to journald.
-fn stderr_is_the_journal() -> bool {
+pub(crate) fn stderr_is_the_journal() -> bool {
     let (Ok(stream), Ok(stderr)) = (env::var("JOURNAL_STREAM"), fs::metadata("/proc/self/fd/2"))
     else {
         return false;

@@ -137,7 +137,7 @@ fn explained(steps: &[Step]) -> Vec<&'static str> {
             Fault::FewDescriptors(..) => explained.extend([
                 "http is not served",
                 "do not reach the daemon",
-                "configuration was refused",
+                "refused the changed configuration",
             ]),
             _ => {}
         }

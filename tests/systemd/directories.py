@@ -117,15 +117,32 @@ def a_directory_that_the_sandbox_hides_is_refused_with_the_reason(node):
 
 
 @check
-def check_warns_about_a_directory_that_the_sandbox_hides(node):
-    node.configure('registry_dir = "/home/registry"\n')
+def check_refuses_a_directory_that_the_sandbox_hides_as_the_daemon_does(node):
+    node.settle()
+    wrong = []
     try:
-        done = node.run(PROGRAM, "check", check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, f"by hand any directory will do: {said}"
-        assert "/home/registry" in said and "warning" in said.lower(), said
+        for top in REFUSED:
+            node.configure(f'registry_dir = "{top}/registry"\n')
+            done = node.run(PROGRAM, "check", check=False)
+            if done.returncode != 78 or f'registry_dir = "{top}/registry": ' not in done.stderr:
+                wrong.append(f"{top}: {done.returncode}: {done.stderr}")
+                continue
+            since = node.run("date", "+%Y-%m-%d %H:%M:%S.%6N").stdout.strip()
+            node.systemctl("reload", UNIT, check=False)
+            words = done.stderr.strip().removeprefix("error: ")
+            if words not in node.journal("--since", since):
+                wrong.append(f"{top}: the daemon has other words than {words}")
+        assert not wrong, "; ".join(wrong)
+        # By hand, and with a drop-in, another directory will do.
+        file = "/etc/node-storage-driver-registrar/config.toml"
+        node.configure('registry_dir = "/home/registry"\n')
+        done = node.run(PROGRAM, "check", "--config", file)
+        assert "warning: registry_dir" in done.stderr, done.stderr
+        node.drop_in("[Service]\nProtectHome=no\n")
+        node.run(PROGRAM, "check")
     finally:
         node.configure(None)
+        node.settle()
 
 
 @check

@@ -6,6 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::config::{self, Overrides, Sources};
+pub(in crate::cli) use crate::grpc::client::without_scheme;
 use crate::os::go_flags;
 
 /// The defaults of node-driver-registrar.
@@ -242,14 +243,6 @@ fn directory_name(socket: &str) -> Option<&str> {
         .parent()?
         .file_name()?
         .to_str()
-}
-
-/// The path in an address of gRPC, `unix:PATH` or `unix://PATH`. A plain path stays as it is.
-pub(in crate::cli) fn without_scheme(address: &str) -> &str {
-    match address.strip_prefix("unix:") {
-        Some(path) => path.strip_prefix("//").unwrap_or(path),
-        None => address,
-    }
 }
 
 /// The address as we write it. Without a host, Go listens on all IPv6 and IPv4 addresses.

@@ -12,9 +12,12 @@ use super::flags::{NdrError, NdrFlags};
 use super::normalize::{Normalized, normalize};
 use super::unit_file::{command_line, commands};
 use crate::cli::args::{Args, Command};
-use crate::cli::exit::Exit;
+use crate::cli::configuration::Configuration;
+use crate::cli::exit::{Exit, print_error};
 use crate::cli::render::print;
-use crate::config::{self, ConfigError, ExplainedKey, Origin, Overrides, Provenance, Sources};
+use crate::config::{
+    self, ConfigError, ExplainedKey, Key, Loaded, Origin, Overrides, Provenance, Sources,
+};
 use crate::disk::directory;
 use crate::os::go_flags;
 
@@ -32,6 +35,10 @@ const NDR_FLAGS: [&str; 2] = ["csi-address", "kubelet-registration-path"];
 
 /// The source of the values that come from a link.
 const LN: &str = "ln -s";
+
+/// The note before keys that are not set.
+const NOT_SET: &str =
+    "These keys apply to every driver, and this host is configured already, so they are comments:";
 
 #[derive(Debug, Error)]
 enum ImportError {
@@ -51,8 +58,17 @@ enum ImportError {
     Config(#[from] ConfigError),
 }
 
-pub(crate) fn import(words: &[String]) -> Result<(), Exit> {
-    let imported = read(words).and_then(|(source, commands)| translate(&source, &commands));
+pub(crate) fn import(args: &Args, words: &[String]) -> Result<(), Exit> {
+    let present = Configuration::of_command(args).load();
+    if let Err(error) = &present {
+        print_error(&format!(
+            "warning: keys that apply to every driver are comments, because the present configuration \
+             has errors: {error}"
+        ));
+    }
+    let present = present.ok();
+    let imported =
+        read(words).and_then(|(source, commands)| translate(&source, &commands, present.as_ref()));
     print(&imported.map_err(Exit::failed)?)
 }
 
@@ -79,7 +95,12 @@ fn read(words: &[String]) -> Result<(String, Vec<Vec<String>>), ImportError> {
     Ok((file.display().to_string(), commands(&text)))
 }
 
-fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportError> {
+/// `present` is the configuration of this host, if it is valid.
+fn translate(
+    source: &str,
+    commands: &[Vec<String>],
+    present: Option<&Loaded>,
+) -> Result<String, ImportError> {
     let is_registrar = |command: &&Vec<String>| {
         let mut flags = command.iter().filter_map(|word| go_flags::split(word));
         flags.any(|(name, _)| NDR_FLAGS.contains(&name))
@@ -97,8 +118,84 @@ fn translate(source: &str, commands: &[Vec<String>]) -> Result<String, ImportErr
     if !ignored.is_empty() {
         notes.push(format!("no effect: {}", ignored.join(" ")));
     }
-    let loaded = config::load(&sources)?;
-    Ok(toml(source, &loaded.provenance(), &notes))
+    let imported: Vec<ImportedKey> = config::load(&sources)?
+        .provenance()
+        .into_iter()
+        .filter_map(ImportedKey::of)
+        .collect();
+    let (of_drivers, of_host): (Vec<_>, Vec<_>) =
+        imported.into_iter().partition(ImportedKey::is_of_driver);
+    if may_set(&of_host, present) {
+        return Ok(toml(source, &notes, of_host.iter().chain(&of_drivers)));
+    }
+    if !of_host.is_empty() {
+        notes.push(NOT_SET.to_owned());
+        let present = present.map(Loaded::provenance).unwrap_or_default();
+        notes.extend(
+            of_host
+                .iter()
+                .map(|key| format!("  {}", key.beside(&present))),
+        );
+    }
+    Ok(toml(source, &notes, of_drivers.iter()))
+}
+
+/// A key that the command sets.
+struct ImportedKey {
+    key: Key,
+    value: String,
+    flag: String,
+}
+
+impl ImportedKey {
+    fn of(explained: ExplainedKey) -> Option<ImportedKey> {
+        match (explained.provenance, explained.value) {
+            (Provenance::Set(Origin::Flag(flag)), Some(value)) => Some(ImportedKey {
+                key: explained.key,
+                value,
+                flag,
+            }),
+            _ => None,
+        }
+    }
+
+    fn is_of_driver(&self) -> bool {
+        self.key
+            .parts()
+            .first()
+            .is_some_and(|first| first == "drivers")
+    }
+
+    /// The key with its value, and what this host has in its place.
+    fn beside(&self, present: &[ExplainedKey]) -> String {
+        let Self { key, value, flag } = self;
+        let present = present.iter().find(|present| present.key == *key);
+        let present = present.and_then(|present| Some((present.value.as_ref()?, present)));
+        let why = match present {
+            Some((same, at)) if same == value => format!("; in effect already, {}", at.provenance),
+            Some((other, at)) => format!("; this host has {other}, {}", at.provenance),
+            None => String::new(),
+        };
+        format!("{key} = {value}  # {flag}{why}")
+    }
+}
+
+/// Whether the keys that apply to every driver may be set: the host declares no driver yet, and sets
+/// none of these keys to another value.
+fn may_set(keys: &[ImportedKey], present: Option<&Loaded>) -> bool {
+    let Some(present) = present else {
+        return false;
+    };
+    let is_set = |entry: &ExplainedKey| match &entry.provenance {
+        Provenance::Set(origin) | Provenance::Found(origin, _) => *origin != Origin::BuiltIn,
+        Provenance::Defaults(_) | Provenance::Derived(_) | Provenance::Learned => false,
+    };
+    let entries = present.provenance();
+    let differs = |key: &ImportedKey| {
+        let mut set = entries.iter().filter(|entry| is_set(entry));
+        set.any(|entry| entry.key == key.key && entry.value.as_ref() != Some(&key.value))
+    };
+    present.settings.drivers.is_empty() && !keys.iter().any(differs)
 }
 
 fn parse(command: &[String]) -> Result<(NdrFlags, Vec<String>), ImportError> {
@@ -154,23 +251,20 @@ fn put_link(
     renamed.then(|| format!("the link was {name}; its name now comes from the driver"))
 }
 
-/// A configuration file with the values that the command sets. The others have their defaults.
-fn toml(source: &str, entries: &[ExplainedKey], notes: &[String]) -> String {
+/// A configuration file with these values. The others have their defaults.
+fn toml<'a>(source: &str, notes: &[String], keys: impl Iterator<Item = &'a ImportedKey>) -> String {
     let mut toml = format!("# Equivalent to the node-driver-registrar of {source}\n");
     for note in notes {
         toml += &format!("# {note}\n");
     }
     let mut table = String::new();
-    for entry in entries {
-        let (Provenance::Set(Origin::Flag(flag)), Some(value), [parents @ .., key]) =
-            (&entry.provenance, &entry.value, entry.key.parts())
-        else {
+    for ImportedKey { key, value, flag } in keys {
+        let [parents @ .., key] = key.parts() else {
             continue;
         };
         let header = match parents {
             [] => String::new(),
-            [table] => format!("[{table}]"),
-            [table, id @ ..] => format!("[{table}.{:?}]", id.join(".")),
+            parents => format!("[{}]", Key::of(parents)),
         };
         if header != table {
             toml += &format!("\n{header}\n");

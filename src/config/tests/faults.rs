@@ -62,10 +62,63 @@ fn a_value_of_the_wrong_type_is_an_error() {
         "drivers.\"a\" = [\"/x\"]: must be a table",
     );
     fault("log.level = 2", "log.level = 2: must be a string");
+}
+
+#[test]
+fn a_number_for_a_duration_gets_the_duration_that_was_meant() {
+    let durations = "must be a duration such as \"5s\", \"2m\" or \"1h30m\"";
+    for (number, reason) in [
+        ("5", format!("{durations}: write \"5s\"")),
+        ("1.5", durations.to_owned()),
+        ("-1", durations.to_owned()),
+        ("0", durations.to_owned()),
+        ("true", "must be a string".to_owned()),
+    ] {
+        for key in ["defaults.request_timeout", "service.ready_timeout"] {
+            fault(
+                &format!("{key} = {number}"),
+                &format!("{key} = {number}: {reason}"),
+            );
+        }
+    }
     fault(
-        "defaults.retry_max = 5",
-        "defaults.retry_max = 5: must be a string",
+        "drivers.'a.b'.withdraw_after = 30",
+        "drivers.\"a.b\".withdraw_after = 30: must be a duration such as \"30m\", or \"never\": \
+         write \"30s\"",
     );
+    let text = Bench::new()
+        .variable("NSDR_DEFAULTS__RETRY_MAX", "7")
+        .fault();
+    assert!(text.ends_with("write \"7s\""), "{text}");
+}
+
+#[test]
+fn an_id_that_lacks_its_quotes_is_shown_with_them() {
+    let hint = "TOML splits an id without quotes at its dots";
+    fault(
+        "[drivers.a.b]",
+        &format!("drivers.\"a\".b = {{}}: {hint}: write [drivers.\"a.b\"]"),
+    );
+    fault(
+        "[drivers.local.csi.paas.cucloud]\nrequest_timeout = '1s'",
+        &format!(
+            "drivers.\"local\".csi = {{ paas = {{ cucloud = {{ request_timeout = \"1s\" }} }} }}: \
+             {hint}: write [drivers.\"local.csi.paas.cucloud\"]"
+        ),
+    );
+    fault(
+        "[drivers.csi.nfs.a]\n[drivers.csi.nfs.b]",
+        &format!(
+            "drivers.\"csi\".nfs = {{ a = {{}}, b = {{}} }}: {hint}: \
+             write [drivers.\"csi.nfs.a\"] and [drivers.\"csi.nfs.b\"]"
+        ),
+    );
+    // A part of the id that is the name of a key.
+    fault(
+        "[drivers.a.name]",
+        &format!("drivers.\"a\".name = {{}}: {hint}: write [drivers.\"a.name\"]"),
+    );
+    fault("drivers.a.b = 1", "drivers.\"a\".b = 1: unknown key");
 }
 
 #[test]

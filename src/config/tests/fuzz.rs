@@ -1,4 +1,4 @@
-//! Whatever stands in a file or a variable, it is settings that can be written down again, or an
+//! Whatever a file or a variable contains, it is settings that can be written down again, or an
 //! error that names the place.
 
 use std::os::unix::ffi::OsStringExt;

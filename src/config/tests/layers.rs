@@ -85,6 +85,21 @@ fn only_visible_toml_files_are_drop_ins() {
     symlink("/dev/null", bench.path("config.d/masked.toml")).unwrap();
     symlink(bench.path("elsewhere"), bench.path("config.d/link.toml")).unwrap();
     assert_eq!(level(&bench), LogLevel::Debug, "a link to a file counts");
+    let loaded = bench.load();
+    assert_eq!(loaded.files, [bench.path("config.d/link.toml")]);
+    let dir = format!("{}/", bench.dir.path().display());
+    let passed_over = loaded.passed_over.iter().map(|line| line.replace(&dir, ""));
+    assert_eq!(
+        passed_over.collect::<Vec<_>>(),
+        [
+            "config.toml: does not exist",
+            "config.d/.hidden.toml: hidden, because its name starts with a dot",
+            "config.d/a.toml~: not *.toml, but the backup of an editor",
+            "config.d/b.toml.rpmsave: not *.toml",
+            "config.d/dir.toml: a directory",
+            "config.d/masked.toml: masked by a link to a device",
+        ]
+    );
 }
 
 #[test]

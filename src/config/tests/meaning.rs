@@ -11,6 +11,24 @@ fn settings(text: &str) -> Settings {
 }
 
 #[test]
+fn a_socket_may_have_the_scheme_of_grpc_and_loses_it() {
+    for address in ["/a/csi.sock", "unix:/a/csi.sock", "unix:///a/csi.sock"] {
+        let bench = Bench::with(&format!(
+            "[drivers.x]\ncsi_socket = '{address}'\n[drivers.y]\nendpoint = '{address}'"
+        ));
+        let loaded = bench.load();
+        let drivers = &loaded.settings.drivers;
+        let socket = std::path::Path::new("/a/csi.sock");
+        assert_eq!(drivers["x"].csi_socket, socket, "{address}");
+        assert_eq!(drivers["x"].endpoint, socket, "{address}");
+        assert_eq!(drivers["y"].endpoint, socket, "{address}");
+        assert!(!loaded.explain().contains("unix:"), "{address}");
+    }
+    let relative = Bench::with("[drivers.x]\ncsi_socket = 'unix:a.sock'").fault();
+    assert!(relative.ends_with("must be an absolute path"), "{relative}");
+}
+
+#[test]
 fn a_driver_takes_what_its_table_leaves_out_from_the_defaults() {
     let settings = settings(
         "plugins_dir = '/p'
@@ -153,7 +171,7 @@ fn two_paths_to_one_directory_are_one_directory() {
     assert!(of("real", "link").layout().one_directory());
     assert!(!of("real", "other").layout().one_directory());
     assert!(!of("real", "missing").layout().one_directory());
-    // It is made later, and is one then, too.
+    // The daemon creates it later, and both are the same directory then, too.
     assert!(of("real/later", "link/later").layout().one_directory());
     assert!(!of("real/later", "other/later").layout().one_directory());
 }

@@ -1,4 +1,4 @@
-//! Whatever stands in a file or a variable, the answer is settings or an error.
+//! Whatever a file or a variable contains, the answer is settings or an error.
 
 use std::os::unix::ffi::OsStringExt;
 

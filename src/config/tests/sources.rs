@@ -156,7 +156,7 @@ fn all_faults_are_told_at_once() {
         .variable("NSDR_HTTP__LISTEN", "x");
     let text = bench.fault();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "the configuration cannot be used");
+    assert_eq!(lines[0], "the configuration has 6 errors:");
     assert_eq!(bench.try_load().unwrap_err().0.len(), 6);
     assert_eq!(lines.len(), 7, "{text}");
 }

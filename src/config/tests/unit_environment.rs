@@ -44,6 +44,22 @@ fn are_those_of_the_shipped_unit_in_its_order() {
 }
 
 #[test]
+fn are_listed_as_read_and_beside_a_named_file_as_passed_over() {
+    let mut bench = bench(Some(""), None).file("mine.toml", "");
+    assert_eq!(bench.load().files, [bench.path("default")]);
+    bench.sources.config = Some(bench.path("mine.toml"));
+    let loaded = bench.load();
+    assert_eq!(loaded.files, [bench.path("mine.toml")]);
+    let file = bench.path("default").display().to_string();
+    assert_eq!(
+        loaded.passed_over,
+        [format!(
+            "{file}: belongs to the unit, and does not count with --config"
+        )]
+    );
+}
+
+#[test]
 fn win_over_files_in_their_order_and_lose_against_the_environment_and_flags() {
     assert_eq!(level(&bench(None, None)), LogLevel::Info);
     let set = |level: &str| format!("NSDR_LOG__LEVEL={level}\n");
@@ -94,7 +110,7 @@ fn are_named_where_a_value_or_a_fault_comes_from_them() {
         let told = bench(Some(text), None).fault();
         assert!(told.starts_with(fault), "{told}");
     }
-    // systemd passes over all of it then; nobody wants that.
+    // systemd then ignores the whole file, which no operator wants.
     let bench = bench(None, None).file("default", b"NSDR_LOG__LEVEL=\xff".as_slice());
     assert_eq!(bench.fault(), "DIR/default: line 1, column 17: not UTF-8");
 }

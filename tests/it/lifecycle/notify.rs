@@ -157,7 +157,7 @@ fn a_refused_configuration_is_in_the_status_until_it_is_fixed() {
     notify.wait_for("READY=1", SOON);
     scene.node.write_config("nonsense = 1\n");
     scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
-    notify.wait_for_status("refused, the old one stays", SOON);
+    notify.wait_for_status("refused the changed configuration", SOON);
     scene.node.write_default_config(&[NAME], "");
     scene.registrar.signal(nix::sys::signal::Signal::SIGHUP);
     eventually("the refusal is over", SOON, || {

@@ -1,12 +1,14 @@
 //! A changed configuration that the daemon applies while the drivers stay registered.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bed::kubelet::{Event, Mark};
 use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, is_nothing, nothing_since};
-use bed::{Behaviour, DriverStatus, Scene, TestKubelet, stderr};
+use bed::{Behaviour, DriverStatus, Scene, TestKubelet, stderr, stdout};
 
+use crate::lifecycle::notify::under_systemd;
 use crate::setup;
 
 /// The kubelet has neither de-registered this driver nor registered it again.
@@ -114,7 +116,7 @@ fn drivers_follow_a_directory_that_is_moved_and_leave_nothing_in_the_old_one() {
     let (scene, _driver, kubelet) = setup().registered();
     let new = move_registry(&scene);
     let socket = new.join(format!("{NAME}-reg.sock"));
-    bed::eventually("the link leads to the new one", SOON, || {
+    bed::eventually("the link leads to the new socket", SOON, || {
         std::fs::read_link(scene.node.link(NAME)).is_ok_and(|target| target == socket)
     });
     assert!(is_nothing(&scene.node.reg_socket(NAME)));
@@ -165,6 +167,67 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
         assert!(after.notes[0].contains(words), "{:?}", after.notes);
     }
     nothing_since(&kubelet, mark);
+}
+
+/// Two faults: a list on several lines for stderr, and a single line wherever lines are entries.
+#[test]
+fn a_refusal_is_readable_wherever_it_is_shown() {
+    let (mut scene, notify) = under_systemd(&[NAME], "");
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    scene
+        .node
+        .write_config("no_such_key = 1\n[log]\nlevel = \"loud\"\n");
+    let output = scene.registrar.run_cli(["reload"]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    let file = scene.node.config_file().display().to_string();
+    let said = stderr(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    let [head, level, key, end] = lines[..] else {
+        panic!("{said}");
+    };
+    assert_eq!(head, "error: the configuration has 2 errors:");
+    assert!(level.starts_with(&format!("  {file}: log.level = \"loud\": must be")));
+    assert!(key.starts_with(&format!("  {file}: no_such_key = 1: unknown key")));
+    assert_eq!(end, "the daemon keeps the old configuration");
+
+    let expected = format!(
+        "the daemon refused the changed configuration and keeps the old configuration: \
+         the configuration has 2 errors: {}; {}",
+        level.trim(),
+        key.trim()
+    );
+    let status = scene.registrar.run_cli(["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["notes"][0], *expected);
+    let table = stdout(&scene.registrar.run_cli(["status"]));
+    assert!(table.contains(&format!("note: {expected}")), "{table}");
+    let line = notify.wait_for_status("the daemon refused", SOON);
+    assert_eq!(line.fields["STATUS"], expected);
+    let logs = scene.registrar.logs();
+    assert_eq!(logs.matches(&expected).count(), 1, "{logs}");
+}
+
+/// As ExecReload= of the unit, whose stderr is the journal: the daemon has logged the errors there.
+#[test]
+fn the_journal_gets_the_errors_of_a_reload_once() {
+    let scene = setup().started();
+    scene.phase(NAME, "waiting-for-driver");
+    scene.node.write_config("no_such_key = 1\n");
+    let journal = scene.node.root().join("journal");
+    let stream = std::fs::File::create(&journal).unwrap();
+    let found = stream.metadata().unwrap();
+    let mut reload = scene.registrar.command("reload");
+    let inode = format!("{}:{}", found.dev(), found.ino());
+    let done = reload.env("JOURNAL_STREAM", inode).stderr(stream).status();
+    assert_eq!(done.unwrap().code(), Some(78));
+    let said = std::fs::read_to_string(&journal).unwrap();
+    assert!(!said.contains("no_such_key"), "{said}");
+    assert!(
+        said.starts_with("error: the daemon refused the changed configuration"),
+        "{said}"
+    );
+    assert_eq!(scene.registrar.logs().matches("no_such_key").count(), 1);
 }
 
 /// Longer than any header of a message may be.
@@ -230,7 +293,7 @@ fn a_withdrawal_by_hand_lasts_over_a_move_to_other_directories() {
     kubelet.wait_registered(NAME, SOON);
 }
 
-/// As an operator who edits the file and restarts the unit.
+/// An operator edits the file and restarts the unit.
 #[test]
 fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     let mut scene = setup().more(KEEP).started();
@@ -283,7 +346,7 @@ fn a_kubelets_yes_counts_though_the_settings_changed_during_its_call() {
     let slow = "[defaults]\nretry_max = \"1s\"\n";
     scene.node.write_default_config(&[NAME], slow);
     scene.registrar.succeed(&["reload"]);
-    // A new call, not the one in progress.
+    // A new call, not the call in progress.
     bed::wire::get_info(&scene.node.link(NAME)).expect("GetInfo is answered all the time");
     kubelet.wait_registered(NAME, SOON);
     let status = scene.phase(NAME, "registered");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Behaviour, FakeDriver, Layout, Node, Registrar, Release, Settings, TestKubelet, Timing};
 
 use crate::PROGRAM;
@@ -11,9 +11,13 @@ use crate::ndr::unit::output;
 
 /// A unit that runs node-driver-registrar on the host.
 fn unit(node: &Node) -> String {
-    let socket = node.csi_socket(NAME);
+    unit_of(node, NAME)
+}
+
+fn unit_of(node: &Node, name: &str) -> String {
+    let socket = node.csi_socket(name);
     let mut unit = format!(
-        "[Unit]\nDescription=registers {NAME}\n\n[Service]\nEnvironment=SOCKET={}\n\
+        "[Unit]\nDescription=registers {name}\n\n[Service]\nEnvironment=SOCKET={}\n\
          ExecStart=/usr/local/bin/csi-node-driver-registrar \\\n  --csi-address=${{SOCKET}} \\\n  \
          --kubelet-registration-path=${{SOCKET}} \\\n  --plugin-registration-path={} \\\n  --v=5\n",
         socket.display(),
@@ -22,8 +26,8 @@ fn unit(node: &Node) -> String {
     if node.layout() == Layout::TwoDirectories {
         unit += &format!(
             "ExecStartPost=/bin/sh -c 'sleep 1; ln -sf {} {}'\n",
-            node.reg_socket(NAME).display(),
-            node.link(NAME).display()
+            node.reg_socket(name).display(),
+            node.link(name).display()
         );
     }
     unit + "Restart=always\n"
@@ -50,6 +54,50 @@ fn the_printed_configuration_registers_the_same_driver_with_the_same_paths() {
         let text = |path: PathBuf| Some(path.display().to_string());
         assert_eq!(status.registration_socket, text(node.reg_socket(NAME)));
         assert_eq!(status.link, text(node.link(NAME)));
+    }
+}
+
+/// Its output goes into config.d beside that of the first unit.
+#[test]
+fn a_second_unit_adds_its_driver_and_changes_nothing_for_the_first() {
+    let node = Node::new();
+    node.write_config("");
+    let drop_ins = node.config_file().with_file_name("config.d");
+    fs::create_dir(&drop_ins).unwrap();
+    let config = node.config_file().display().to_string();
+    let import = |unit: String, drop_in: &str| {
+        let file = node.root().join("ndr.service");
+        fs::write(&file, unit).unwrap();
+        let imported = output(&["--config", &config, "import-ndr", file.to_str().unwrap()]);
+        assert!(imported.status.success(), "{imported:?}");
+        fs::write(drop_ins.join(drop_in), imported.stdout).unwrap();
+    };
+    let effective = || {
+        let printed = bed::stdout(&output(&["--config", &config, "config"]));
+        let keys = printed.lines().filter(|line| !line.contains(OTHER));
+        let values = keys.map(|line| line.split("  # ").next().unwrap().to_owned());
+        values.collect::<Vec<String>>()
+    };
+    import(unit(&node), "1.toml");
+    let first = effective();
+    let elsewhere = node.root().join("elsewhere").display().to_string();
+    let registry = node.registry_dir().display().to_string();
+    let second = unit_of(&node, OTHER).replace(&registry, &elsewhere);
+    import(
+        second.replace("--v=5", "--v=6 --http-endpoint=:9809"),
+        "2.toml",
+    );
+    assert_eq!(effective(), first);
+
+    let kubelet = TestKubelet::start(Settings::new(node.kubelet_root(), Release::V1_36));
+    let drivers = [NAME, OTHER].map(|name| {
+        FakeDriver::start_in_new_directory(node.csi_socket(name), Behaviour::named(name))
+    });
+    let mut registrar = Registrar::new(PROGRAM, &node);
+    registrar.start();
+    for (driver, name) in drivers.iter().zip([NAME, OTHER]) {
+        let endpoint = kubelet.wait_registered(name, SOON);
+        assert_eq!(endpoint, driver.path().display().to_string());
     }
 }
 

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Scene, eventually, has_program};
 
 use crate::tmux::Tmux;
 use crate::{PROGRAM, setup};
 
 const COMMAND: &str = "node-storage-driver-registrar";
-const OTHER: &str = "nfs.csi.k8s.io";
 
 /// How a shell is started so that it knows only our completions, which are the file in `directory`.
 type Start = fn(directory: &Path) -> String;
@@ -42,7 +41,7 @@ const SHELLS: [(&str, &str, Start); 3] = [
     }),
 ];
 
-/// The shell, in a terminal, with the daemon of this scene as the default one.
+/// The shell, in a terminal, with the daemon of this scene as the default.
 fn shell(scene: &Scene, shell: &str, file: &str, start: Start) -> Tmux {
     let directory = scene.node.root().join(shell);
     fs::create_dir(&directory).unwrap();
@@ -138,7 +137,7 @@ fn without_a_daemon_no_shell_offers_a_driver_or_prints_an_error() {
         for _ in 0..2 {
             tmux.run(&["send-keys", "Tab"]);
         }
-        // What comes after Tab is shown after the completion.
+        // The shell shows the next keys after the completion.
         tmux.run(&["send-keys", "-l", "END"]);
         let screen = tmux.wait("withdraw locEND");
         assert!(

@@ -1,17 +1,15 @@
-//! The gate of `status` and `wait`: which node passes, and what the commands say about one that does not.
+//! The gate of `status` and `wait`: which node passes, and the words about a node that does not.
 
 use std::fs;
 use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, OTHER, SOON};
 use bed::{Process, Scene, Status, eventually, stderr, stdout};
 use serde_json::Value;
 
 use crate::setup;
-
-const OTHER: &str = "nfs.csi.k8s.io";
 
 /// Runs the command, which must fail with 1, and returns its stderr.
 #[track_caller]
@@ -168,7 +166,7 @@ fn strict_refuses_a_configuration_that_the_daemon_has_not_read_yet() {
         fails(&scene, &["status", "--strict", "--json", NAME]),
     ] {
         for words in [
-            "the configuration on disk is not valid",
+            "the daemon would refuse the configuration on disk",
             "plugins_dir",
             &file,
         ] {
@@ -177,7 +175,7 @@ fn strict_refuses_a_configuration_that_the_daemon_has_not_read_yet() {
     }
     let mut wait = scene.registrar.command("wait");
     let mut waiting = Process::start(wait.args(["--strict", "--timeout", "20s"]));
-    // It reads the bad one first.
+    // It reads the bad configuration first.
     thread::sleep(Duration::from_millis(300));
     scene.node.write_config(&valid);
     assert!(waiting.wait(SOON).success());

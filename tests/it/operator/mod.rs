@@ -1,5 +1,6 @@
 //! Everything that an operator runs or reads.
 
+mod check;
 mod commands;
 mod completions;
 mod deleted_sockets;

@@ -76,7 +76,7 @@ fn watching_as_json_is_one_object_a_line() {
     assert_eq!(child.wait(SOON).code(), Some(0));
 }
 
-/// Reads lines until one has these words.
+/// Reads lines up to the line with these words.
 #[track_caller]
 fn until(lines: &mut impl Iterator<Item = std::io::Result<String>>, words: &str) -> String {
     let mut lines = lines.map(Result::unwrap);

@@ -18,7 +18,8 @@ ExecStartPost=/bin/ln -sfn /vdata/storage/plugins_registry/local.csi.paas.cuclou
 Restart=always
 ";
 
-fn settings(toml: &str) -> Settings {
+/// The configuration of a host with this file.
+fn host(toml: &str) -> Loaded {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");
     fs::write(&file, toml).unwrap();
@@ -26,17 +27,19 @@ fn settings(toml: &str) -> Settings {
         config: Some(file),
         ..Sources::default()
     };
-    config::load(&sources)
-        .unwrap_or_else(|error| panic!("{error}\n{toml}"))
-        .settings
+    config::load(&sources).unwrap_or_else(|error| panic!("{error}\n{toml}"))
+}
+
+fn settings(toml: &str) -> Settings {
+    host(toml).settings
 }
 
 fn of_unit(unit: &str) -> String {
-    translate("x.service", &commands(unit)).unwrap()
+    translate("x.service", &commands(unit), Some(&host(""))).unwrap()
 }
 
 fn of_line(line: &str) -> Result<String, ImportError> {
-    translate("the command line", &command_line(line))
+    translate("the command line", &command_line(line), Some(&host("")))
 }
 
 #[test]
@@ -61,6 +64,80 @@ endpoint = "/vdata/storage/plugins/local.csi.paas.cucloud/csi.sock"  # --kubelet
 request_timeout = "1s 500ms"  # --timeout
 "#
         .replace("\n\nregistry_dir", "\nregistry_dir")
+    );
+}
+
+/// Lines of the output that are not comments, without tables and their keys for a driver.
+fn keys_of_host(toml: &str) -> Vec<&str> {
+    let of_host = toml.split("[drivers").next().unwrap().lines();
+    let keys = of_host.filter(|line| !line.starts_with('#'));
+    keys.filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn a_second_unit_sets_no_key_that_applies_to_every_driver() {
+    let second =
+        UNIT.replace("local.csi.paas.cucloud", "nfs.csi.k8s.io") + "\nExecStartPost=/bin/true\n";
+    let other_host = "registry_dir = '/vdata/storage/plugins_registry'\nlog.level = 'warn'\n";
+    for present in [
+        // A driver is declared, another value is set, or both.
+        "[drivers.'local.csi.paas.cucloud']",
+        other_host,
+        &format!("{other_host}[drivers.'local.csi.paas.cucloud']"),
+    ] {
+        let host = host(present);
+        let toml = translate("y.service", &commands(&second), Some(&host)).unwrap();
+        assert!(keys_of_host(&toml).is_empty(), "{toml}");
+        // With the present configuration, the output changes nothing but the driver.
+        let mut both = settings(&format!(
+            "{present}\n{}",
+            &toml[toml.find("[drivers").unwrap()..]
+        ));
+        assert!(both.drivers.remove("nfs.csi.k8s.io").is_some());
+        assert_eq!(both, host.settings);
+    }
+    let toml = translate("y.service", &commands(&second), Some(&host(other_host))).unwrap();
+    let head = toml.split("\n\n").next().unwrap();
+    let file = "config.toml";
+    let lines: Vec<&str> = head.lines().skip(2).collect();
+    assert_eq!(lines[0], format!("# {NOT_SET}"));
+    for (line, start, end) in [
+        (
+            lines[1],
+            "#   registry_dir = \"/vdata/storage/plugins_registry\"  # --plugin-registration-path; in effect already, from ",
+            file,
+        ),
+        (
+            lines[2],
+            "#   kubelet.root_dir = \"/var/lib/kubelet\"  # ln -s; in effect already, ",
+            "built-in default",
+        ),
+        (
+            lines[4],
+            "#   log.level = \"debug\"  # --v; this host has \"warn\", from ",
+            file,
+        ),
+    ] {
+        assert!(line.starts_with(start) && line.ends_with(end), "{line}");
+    }
+}
+
+#[test]
+fn the_first_unit_sets_them_and_so_does_a_host_that_agrees() {
+    let of_first = keys_of_host(&of_unit(UNIT)).len();
+    assert_eq!(of_first, 6, "two tables and four keys");
+    let agrees = host("log.level = 'debug'\n[discovery]\nenabled = true\n");
+    let toml = translate("x", &commands(UNIT), Some(&agrees)).unwrap();
+    assert_eq!(keys_of_host(&toml).len(), of_first, "{toml}");
+}
+
+#[test]
+fn a_host_whose_configuration_has_errors_gets_no_key_that_applies_to_every_driver() {
+    let toml = translate("x", &commands(UNIT), None).unwrap();
+    assert!(keys_of_host(&toml).is_empty(), "{toml}");
+    assert!(
+        toml.contains("#   log.level = \"debug\"  # --v\n"),
+        "{toml}"
     );
 }
 
@@ -112,7 +189,7 @@ fn a_link_says_where_the_kubelet_looks_and_what_it_sees() {
     ] {
         let mut commands = command_line(base);
         commands.extend(command_line(ln));
-        let toml = translate("x", &commands).unwrap();
+        let toml = translate("x", &commands, Some(&host(""))).unwrap();
         let settings = settings(&toml);
         if ln.starts_with("sh") {
             assert!(toml.contains("# the link was y.sock"), "{toml}");

@@ -1,0 +1,284 @@
+//! The forecast: what a reload or a restart does to each driver of the daemon that runs.
+//!
+//! The rules are those of `supervisor/reload.rs` and `supervisor/renaming.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+
+use crate::config::{DriverSettings, Key, Settings, csi_socket};
+use crate::csi::discover::Discoverable;
+use crate::disk::directory;
+use crate::disk::layout::Layout;
+use crate::disk::name::DriverName;
+use crate::grpc::proto::control::{Driver, Status};
+use crate::supervisor::renaming::{Known, new_ids};
+use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
+use crate::supervisor::taken_off::{changed, lost};
+
+/// The daemon that runs, as its status and its state file show it.
+#[derive(Debug)]
+pub(super) struct Running {
+    directories: Directories,
+    drivers: Vec<RunningDriver>,
+}
+
+/// Where the daemon has its sockets and links, as far as that is known.
+#[derive(Debug)]
+struct Directories {
+    registry_dir: Option<PathBuf>,
+    kubelet_dir: Option<PathBuf>,
+    seen_as: Option<PathBuf>,
+    one_directory: Option<bool>,
+}
+
+#[derive(Debug)]
+struct RunningDriver {
+    id: String,
+    name: Option<DriverName>,
+    csi_socket: PathBuf,
+    endpoint: PathBuf,
+    /// What the kubelet was told; none if it has not registered the driver.
+    versions: Option<Vec<String>>,
+    origin: Origin,
+    withdrawn_by_hand: bool,
+}
+
+/// The configuration that would take effect.
+pub(super) struct Planned<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) layout: &'a Layout,
+    /// The ids that discovery finds now. A directory that may hang counts as found.
+    pub(super) found: &'a BTreeSet<String>,
+}
+
+/// What becomes of a driver.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The kubelet de-registers it, for this reason.
+    Withdraw(String),
+    /// The kubelet registers it, or registers it again, for this reason.
+    Announce(String),
+    /// The kubelet notices nothing; with what changes nevertheless.
+    LeaveAlone(Option<String>),
+}
+
+/// A driver, by the id that it will have, and what becomes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Forecast {
+    id: String,
+    fate: Fate,
+}
+
+impl Display for Forecast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = &self.id;
+        match &self.fate {
+            Fate::Withdraw(why) => write!(f, "withdraw       {id}: {why}"),
+            Fate::Announce(why) => write!(f, "announce       {id}: {why}"),
+            Fate::LeaveAlone(Some(what)) => write!(f, "leave alone    {id}: {what}"),
+            Fate::LeaveAlone(None) => write!(f, "leave alone    {id}"),
+        }
+    }
+}
+
+impl Running {
+    /// The state file has what the status does not show: where a driver came from, and what the
+    /// kubelet was told.
+    pub(super) fn of(status: &Status, saved: Option<&SavedState>, settings: &Settings) -> Running {
+        let drivers = status.drivers.iter().map(|driver| {
+            let saved = saved.and_then(|saved| saved.drivers.get(&driver.id));
+            RunningDriver::of(driver, saved, settings)
+        });
+        Running {
+            drivers: drivers.collect(),
+            directories: Directories::of(status, saved.and_then(|saved| saved.layout.as_ref())),
+        }
+    }
+}
+
+impl RunningDriver {
+    fn of(driver: &Driver, saved: Option<&SavedDriver>, settings: &Settings) -> RunningDriver {
+        let record = saved.map(|saved| &saved.record);
+        let registration = record.and_then(|record| record.registration.as_ref());
+        let socket = PathBuf::from(&driver.csi_socket);
+        // A driver whose socket is elsewhere than discovery looks has a table.
+        let is_at_home = socket == csi_socket(&settings.plugins_dir, &driver.id);
+        let guess = match is_at_home {
+            true => Origin::Discovery,
+            false => Origin::Table,
+        };
+        RunningDriver {
+            id: driver.id.clone(),
+            name: driver.name.clone().and_then(|name| name.try_into().ok()),
+            csi_socket: socket,
+            endpoint: PathBuf::from(&driver.endpoint),
+            versions: registration.map(|registered| registered.advertised.versions.clone()),
+            origin: saved.and_then(|saved| saved.origin).unwrap_or(guess),
+            withdrawn_by_hand: record.is_some_and(|record| record.withdrawn_by_hand),
+        }
+    }
+}
+
+impl Directories {
+    fn of(status: &Status, saved: Option<&Layout>) -> Directories {
+        if let Some(layout) = saved {
+            return Directories {
+                registry_dir: Some(layout.registry_dir().to_owned()),
+                kubelet_dir: Some(layout.kubelet_dir().to_owned()),
+                seen_as: Some(layout.seen_as().to_owned()),
+                one_directory: Some(layout.one_directory()),
+            };
+        }
+        let mut sockets = status.drivers.iter();
+        let socket = sockets.find_map(|driver| driver.registration_socket.as_ref());
+        let kubelet = status.kubelet.as_ref();
+        Directories {
+            registry_dir: socket.map(|socket| directory::of(Path::new(socket)).to_owned()),
+            kubelet_dir: kubelet.map(|kubelet| PathBuf::from(&kubelet.registry_dir)),
+            seen_as: None,
+            one_directory: None,
+        }
+    }
+
+    /// The key that moves every driver, if the sockets and links would be elsewhere.
+    fn change_to(&self, layout: &Layout) -> Option<String> {
+        let places = [
+            ("registry_dir", &self.registry_dir, layout.registry_dir()),
+            (
+                "kubelet.registry_dir",
+                &self.kubelet_dir,
+                layout.kubelet_dir(),
+            ),
+            ("kubelet.sees_registry_as", &self.seen_as, layout.seen_as()),
+        ];
+        let change = places.into_iter().find_map(|(key, from, to)| {
+            let from = from.as_deref().filter(|from| *from != to)?;
+            Some(changed(key, from.display(), to.display()))
+        });
+        change.or_else(|| {
+            let was_one = self.one_directory?;
+            let became = (was_one != layout.one_directory()).then_some(match was_one {
+                true => "two directories",
+                false => "one directory",
+            })?;
+            Some(format!(
+                "registry_dir and kubelet.registry_dir became {became}"
+            ))
+        })
+    }
+}
+
+/// What a reload with this configuration does, or a restart: a line for each driver, drivers that
+/// leave first.
+pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast> {
+    let Planned {
+        settings, found, ..
+    } = *planned;
+    let discoverable = Discoverable::of(settings);
+    let stays = |driver: &RunningDriver| {
+        settings.drivers.contains_key(&driver.id)
+            || discoverable.has(settings, &driver.id)
+                && (driver.origin == Origin::Discovery || found.contains(&driver.id))
+    };
+    let moved = running.directories.change_to(planned.layout);
+    let ids: BTreeMap<String, Option<String>> = if moved.is_some() {
+        let ids = running.drivers.iter();
+        ids.map(|driver| (driver.id.clone(), stays(driver).then(|| driver.id.clone())))
+            .collect()
+    } else {
+        let known = running.drivers.iter().map(|driver| Known {
+            id: driver.id.clone(),
+            csi_socket: Some(driver.csi_socket.clone()),
+            name: driver.name.clone(),
+            stays: stays(driver),
+        });
+        new_ids(settings, &discoverable, known.collect())
+    };
+    let mut fates = Vec::new();
+    for driver in &running.drivers {
+        let new = ids.get(&driver.id).and_then(Option::as_ref);
+        let fate = match (new, &moved) {
+            (None, _) => Fate::Withdraw(why_lost(settings, driver)),
+            (Some(_), _) if driver.withdrawn_by_hand => {
+                Fate::LeaveAlone(Some("withdrawn until you publish it".to_owned()))
+            }
+            (Some(_), Some(moved)) => Fate::Announce(moved.clone()),
+            (Some(id), None) => change(settings, driver, id),
+        };
+        let id = new.unwrap_or(&driver.id).clone();
+        fates.push(Forecast { id, fate });
+    }
+    let kept: BTreeSet<&String> = ids.values().flatten().collect();
+    let tables = settings.drivers.keys();
+    let candidates = found.iter().filter(|id| discoverable.has(settings, id));
+    for id in tables.chain(candidates).filter(|id| !kept.contains(id)) {
+        let socket = settings.driver(id).csi_socket;
+        fates.push(Forecast {
+            id: id.clone(),
+            fate: Fate::Announce(format!("new, when it answers on {}", socket.display())),
+        });
+    }
+    fates.sort_by_key(|forecast| match forecast.fate {
+        Fate::Withdraw(_) => 0,
+        Fate::Announce(_) => 1,
+        Fate::LeaveAlone(_) => 2,
+    });
+    fates
+}
+
+/// Why the settings do not have this driver any more.
+fn why_lost(settings: &Settings, driver: &RunningDriver) -> String {
+    let id = &driver.id;
+    if settings.drivers.contains_key(id) {
+        return format!("{} belongs to another driver", Key::of(&["drivers", id]));
+    }
+    let plugins_dir = directory::of(directory::of(&driver.csi_socket));
+    lost(plugins_dir, driver.origin == Origin::Table, settings, id)
+}
+
+/// What changes for a driver that stays in its directories.
+fn change(settings: &Settings, driver: &RunningDriver, id: &str) -> Fate {
+    let new = settings.driver(id);
+    let renamed = (id != driver.id).then(|| format!("was {}", driver.id));
+    let key = |key: &str| Key::of(&["drivers", id, key]).to_string();
+    let announced = if driver.endpoint != new.endpoint {
+        let key = key_of_endpoint(settings, &new, id);
+        let (from, to) = (driver.endpoint.display(), new.endpoint.display());
+        Some(changed(&key, from, to))
+    } else if let (Some(old), Some(wanted)) = (&driver.name, &new.name)
+        && old != wanted
+    {
+        Some(changed(&key("name"), old, wanted))
+    } else {
+        let versions = driver.versions.as_ref();
+        versions
+            .filter(|versions| **versions != new.supported_versions)
+            .map(|from| {
+                let to = new.supported_versions.join(", ");
+                changed(&key("supported_versions"), from.join(", "), to)
+            })
+    };
+    if let Some(why) = announced {
+        let renamed = renamed.map(|was| format!(" ({was})")).unwrap_or_default();
+        return Fate::Announce(format!("{why}{renamed}"));
+    }
+    let elsewhere = (driver.csi_socket != new.csi_socket)
+        .then(|| format!("called on {} from now on", new.csi_socket.display()));
+    let changes: Vec<String> = renamed.into_iter().chain(elsewhere).collect();
+    Fate::LeaveAlone((!changes.is_empty()).then(|| changes.join(", ")))
+}
+
+/// The key that the endpoint follows from.
+fn key_of_endpoint(settings: &Settings, new: &DriverSettings, id: &str) -> String {
+    if new.endpoint != new.csi_socket {
+        Key::of(&["drivers", id, "endpoint"]).to_string()
+    } else if new.csi_socket == csi_socket(&settings.plugins_dir, id) {
+        "the endpoint, by plugins_dir,".to_owned()
+    } else {
+        Key::of(&["drivers", id, "csi_socket"]).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 name=node-storage-driver-registrar
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
-    if said=$(/usr/bin/node-storage-driver-registrar check 2>&1); then
+    if said=$(env -i "PATH=$PATH" /usr/bin/node-storage-driver-registrar check 2>&1); then
         systemctl try-restart "$name.service" >/dev/null || :
     else
         # packaging/debian/postinst has the same words.

@@ -22,6 +22,7 @@ use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir;
+use crate::os::text::printable;
 use crate::supervisor::saved_state::SavedState;
 
 /// Takes the place of a driver's name that the configuration does not have.
@@ -66,7 +67,7 @@ pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
     Ok(())
 }
 
-/// plugins_dir is never created by us, so a misspelled path or a missing mount would be waited for.
+/// The registrar never creates plugins_dir: it would wait indefinitely for a misspelled path.
 fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
     let directory = &settings.plugins_dir;
     let mut sockets = settings.drivers.values().map(|driver| &driver.csi_socket);
@@ -103,7 +104,8 @@ impl Plugins {
 /// The files that were read, and those that were not.
 fn files(loaded: &Loaded) -> String {
     let read = loaded.files.iter();
-    let read = read.map(|file| format!("read           {}\n", file.display()));
+    let read = read.map(|file| printable(&file.to_string_lossy()));
+    let read = read.map(|file| format!("read           {file}\n"));
     let passed_over = loaded.passed_over.iter().chain(&loaded.warnings);
     let passed_over = passed_over.map(|file| format!("passed over    {file}\n"));
     read.chain(passed_over).collect()
@@ -148,14 +150,14 @@ fn discovery(settings: &Settings, plugins: &Plugins, reach: &Reach) -> String {
         let socket = csi_socket(directory, id);
         lines += &format!("discovered     {id}: {}", socket.display());
         if let Ok(Some(exposure)) = Exposure::of(&socket) {
-            lines += &format!("; the daemon will not call it: {exposure}");
+            lines += &format!("; the daemon does not accept it: {exposure}");
         }
         lines += "\n";
     }
     for idle in &plugins.idle {
         lines += &format!("no csi.sock    {idle}\n");
     }
-    let hangs = |path: &Path| format!("not looked at  {}: may hang\n", path.display());
+    let hangs = |path: &Path| format!("not looked at  {}: on a file system that may hang\n", path.display());
     if reach.may_hang(directory) {
         lines += &hangs(directory);
     }

@@ -157,7 +157,12 @@ fn discovery(settings: &Settings, plugins: &Plugins, reach: &Reach) -> String {
     for idle in &plugins.idle {
         lines += &format!("no csi.sock    {idle}\n");
     }
-    let hangs = |path: &Path| format!("not looked at  {}: on a file system that may hang\n", path.display());
+    let hangs = |path: &Path| {
+        format!(
+            "not looked at  {}: on a file system that may hang\n",
+            path.display()
+        )
+    };
     if reach.may_hang(directory) {
         lines += &hangs(directory);
     }

@@ -172,7 +172,10 @@ fn a_file_system_that_hangs_does_not_hold_it_up() {
     };
     let hang = mount.hang();
     let said = stdout(&scene.registrar.succeed(&["check"]));
-    let expected = format!("not looked at  {}: on a file system that may hang\n", directory.display());
+    let expected = format!(
+        "not looked at  {}: on a file system that may hang\n",
+        directory.display()
+    );
     assert!(said.contains(&expected), "{said}");
     drop(hang);
 }

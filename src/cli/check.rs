@@ -19,6 +19,7 @@ use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
 use crate::csi::trust::Exposure;
 use crate::disk::directory::is_missing;
 use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::missing_mount::MissingMount;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir;
@@ -81,10 +82,11 @@ fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
         Err(error) if is_missing(&error) => {
             let nearest = directory.ancestors().find(|above| above.is_dir());
             let nearest = nearest.unwrap_or(Path::new("/")).display();
-            format!(
-                "does not exist; the nearest directory that exists is {nearest}: check the spelling, \
-                 and whether a disk is not mounted"
-            )
+            let fix = match MissingMount::above(directory) {
+                Some(mount) => format!("{mount}; {}", mount.fix()),
+                None => "check the spelling, and whether a disk is not mounted".to_owned(),
+            };
+            format!("does not exist; the nearest directory that exists is {nearest}: {fix}")
         }
         Err(error) => format!("cannot be looked at: {error}"),
     };

@@ -13,6 +13,7 @@ use rustix::fs::lgetxattr;
 use thiserror::Error;
 
 use crate::disk::directory::{self, MOST_LINKS, is_missing, names};
+use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::identity::Identity;
 use crate::os::peer::is_trusted;
 
@@ -42,8 +43,31 @@ enum Access {
 }
 
 impl Exposure {
-    /// The command that ends it.
-    pub(crate) fn fix(&self) -> String {
+    /// The fix, for a driver that discovery found under this id. A driver that runs as the owner could not
+    /// create its socket in a directory of root at its next start.
+    pub(crate) fn fix(&self, id: &str) -> String {
+        match self {
+            Exposure::Owner { owner, .. } => format!(
+                "if the driver runs as uid {owner}, declare it in [drivers.\"{id}\"] and install the drop-in {DRIVER_OF_ANOTHER_USER}; otherwise: {}",
+                self.command()
+            ),
+            Exposure::Mode { .. } => self.command(),
+        }
+    }
+
+    /// The same for a driver that the configuration declares.
+    pub(crate) fn fix_for_declared(&self) -> String {
+        match self {
+            Exposure::Owner { owner, .. } => format!(
+                "if the driver runs as uid {owner}, keep the owner and install the drop-in {DRIVER_OF_ANOTHER_USER}; otherwise: {}",
+                self.command()
+            ),
+            Exposure::Mode { .. } => self.command(),
+        }
+    }
+
+    /// The command that leaves the path to root.
+    fn command(&self) -> String {
         match self {
             Exposure::Owner { path, .. } => format!("chown -h root: {}", path.display()),
             Exposure::Mode { directory, .. } => format!("chmod go-w {}", directory.display()),
@@ -223,7 +247,8 @@ mod tests {
         assert_eq!(Exposure::of(&socket).unwrap(), None);
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
         let found = Exposure::of(&socket).unwrap().unwrap();
-        assert_eq!(found.fix(), format!("chmod go-w {}", open.display()));
+        assert_eq!(found.fix("a"), format!("chmod go-w {}", open.display()));
+        assert_eq!(found.fix_for_declared(), found.fix("a"));
         assert_eq!(Exposure::of(&root.join("a/circle/x")).unwrap(), None);
         assert_eq!(Exposure::of(&root.join("a/none/x")).unwrap(), None);
     }

@@ -2,9 +2,12 @@
 //! them, and how to replace exactly the file that was seen.
 
 pub(crate) mod directory;
+pub(crate) mod drop_in;
 pub(crate) mod identity;
 pub(crate) mod layout;
 pub(crate) mod link;
+pub(crate) mod missing_mount;
+pub(crate) mod mount_table;
 pub(crate) mod name;
 pub(crate) mod nesting;
 pub(crate) mod obstacle;

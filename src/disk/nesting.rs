@@ -23,7 +23,7 @@ pub(crate) fn is_one(a: &Path, b: &Path) -> bool {
 }
 
 /// Where the path leads, as far as it exists.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
         Some(fs::canonicalize(there).ok()?.join(rest))

@@ -10,6 +10,7 @@ use super::directory::{self, if_found};
 use super::identity::Identity;
 use super::obstacle::Obstacle;
 use super::socket::{ListenerProbe, listener, probe};
+use crate::os::process;
 
 /// How often a place is looked at again because another process put a file there between the look
 /// and the rename.
@@ -59,7 +60,7 @@ impl Occupant {
             ListenerProbe::Dead => Ok(Occupant::Replaceable(identity)),
             ListenerProbe::Alive(stream) => {
                 let pid = stream.as_ref().and_then(listener);
-                let owner = pid.map_or("another process".to_owned(), |pid| format!("pid {pid}"));
+                let owner = pid.map_or("another process".to_owned(), process::describe);
                 let serving = format!("{owner} serves {shown}");
                 Ok(Occupant::LiveOwner(identity, serving))
             }

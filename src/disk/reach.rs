@@ -4,10 +4,8 @@
 //! until the server responds. The daemon has one thread, so it never touches such a file system: the
 //! table of mounts shows which paths lead through one, and another thread looks there.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::disk::directory::{MOST_LINKS, names};
+use crate::disk::mount_table::{MountEntry, TABLE};
 
 /// File systems that only the kernel of this machine serves. Any other may hang.
 const LOCAL: &str = "bcachefs bpf btrfs cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs erofs exfat \
@@ -42,6 +41,17 @@ struct Mount {
 #[derive(Clone, Debug, Error)]
 #[error("the {} file system at {} does not answer", .0.kind, .0.point.display())]
 pub(crate) struct Hung(Arc<Mount>);
+
+impl From<MountEntry> for Mount {
+    fn from(entry: MountEntry) -> Mount {
+        Mount {
+            id: entry.id,
+            point: entry.point,
+            kind: entry.kind,
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
 
 impl Hung {
     /// Resolves when the server responds again.
@@ -72,7 +82,7 @@ impl Reach {
 
     /// Reads the table of mounts again, after a mount or an unmount.
     pub(crate) fn read_mounts(&self) {
-        let table = File::open("/proc/thread-self/mountinfo");
+        let table = File::open(TABLE);
         if let Err(error) = table.and_then(|table| self.take_over(BufReader::new(table))) {
             tracing::debug!(%error, "cannot read the table of mounts");
         }
@@ -83,7 +93,7 @@ impl Reach {
         let mut known = self.mounts();
         let mut mounts: Vec<Arc<Mount>> = Vec::new();
         for line in table.split(b'\n') {
-            let Some(found) = mount(&line?) else {
+            let Some(found) = MountEntry::parse(&line?) else {
                 continue;
             };
             // Of several mounts at one point, the last hides the others.
@@ -92,7 +102,7 @@ impl Reach {
             if LOCAL.split(' ').all(|local| local != found.kind) {
                 let is_same = |m: &&Arc<Mount>| m.id == found.id && m.point == found.point;
                 let before = known.iter().find(is_same).cloned();
-                mounts.push(before.unwrap_or_else(|| Arc::new(found)));
+                mounts.push(before.unwrap_or_else(|| Arc::new(found.into())));
             }
         }
         *known = mounts;
@@ -174,32 +184,6 @@ impl Reach {
             }
         }
     }
-}
-
-/// `36 35 98:0 /root /mount/point options [tags] - kind source options`, as in proc(5).
-fn mount(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let id = fields.next()?;
-    let point = fields.nth(3)?;
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount {
-        id: String::from_utf8_lossy(id).into_owned(),
-        point: PathBuf::from(OsString::from_vec(unescaped(point)?)),
-        kind: String::from_utf8_lossy(kind).into_owned(),
-        turn: Arc::new(Semaphore::new(1)),
-    })
-}
-
-/// Blanks, newlines and backslashes are written as `\040`, so each backslash starts three digits.
-fn unescaped(field: &[u8]) -> Option<Vec<u8>> {
-    let mut parts = field.split(|byte| *byte == b'\\');
-    let mut bytes = parts.next()?.to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(3)?;
-        bytes.push(u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()?);
-        bytes.extend(rest);
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

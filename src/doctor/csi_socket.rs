@@ -10,25 +10,77 @@ use crate::csi::error::DriverError;
 use crate::csi::query::{DriverQuery, NODE_GET_INFO};
 use crate::csi::trust::Exposure;
 use crate::disk::directory;
+use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::reach::Reach;
+use crate::disk::socket::{ListenerProbe, probe};
 use crate::driver::answer::{Answer, AnswerError};
 use crate::grpc::proto::control::{Cause, Driver};
+use crate::os::peer::Peer;
+use crate::os::process;
 
-/// The check of who may write to the directories on the way to a driver.
+/// The check of the users that may write to the directories on the way to a driver.
 const PLUGIN_DIRECTORY: &str = "plugin directory";
 const HANGS: &str = "the driver hangs: look at its log, and restart it";
 const UNREACHABLE: &str = "restore the file system's server, or the program behind it, or unmount it (umount -l); until then no process can reach the driver";
 const CONTROLLER: &str = "the kubelet does not register controllers: add the driver's id to discovery.exclude, or remove its table";
 
 /// Other users may replace the file at the end of this path.
-pub(super) fn exposed(path: &Path, reach: &Reach) -> Option<Finding> {
+pub(super) fn exposed(
+    path: &Path,
+    reach: &Reach,
+    fix: impl Fn(&Exposure, &Path) -> String,
+) -> Option<Finding> {
     // The check of the driver reports a path that it cannot look at.
     if reach.may_hang(path) {
         return None;
     }
     let exposure = Exposure::of(path).ok().flatten()?;
-    let fix = exposure.fix();
+    let fix = fix(&exposure, path);
     Some(Finding::warning(PLUGIN_DIRECTORY, exposure, fix))
+}
+
+/// The fix for a driver that the configuration declares. The declaration says that the operator trusts the
+/// user as which the driver runs.
+pub(super) fn declared_fix(exposure: &Exposure, socket: &Path) -> String {
+    match server_of(exposure, socket) {
+        Some((owner, server)) => format!(
+            "nothing, if you trust uid {owner}: the driver, {server}, runs as this user, and chown would break its next start. If the daemon may not connect to it, install the drop-in: {}",
+            DRIVER_OF_ANOTHER_USER.install()
+        ),
+        None => exposure.fix_for_declared(),
+    }
+}
+
+/// The fix for a driver that discovery found, and refuses.
+fn discovered_fix(exposure: &Exposure, socket: &Path) -> String {
+    let id = directory::of(socket).file_name().unwrap_or_default();
+    let id = id.to_string_lossy();
+    match (server_of(exposure, socket), exposure) {
+        (Some((owner, server)), _) => format!(
+            "the driver, {server}, runs as uid {owner}: declare it in [drivers.\"{id}\"], and install the drop-in: {}",
+            DRIVER_OF_ANOTHER_USER.install()
+        ),
+        (None, Exposure::Owner { .. }) => exposure.fix(&id),
+        (None, Exposure::Mode { .. }) => {
+            let fix = exposure.fix(&id);
+            format!("{fix}; or, if you trust those users, declare it in [drivers.\"{id}\"]")
+        }
+    }
+}
+
+/// The user that the path belongs to, and the process of this user that listens on the socket.
+fn server_of(exposure: &Exposure, socket: &Path) -> Option<(u32, String)> {
+    let Exposure::Owner { owner, .. } = exposure else {
+        return None;
+    };
+    let ListenerProbe::Alive(Some(stream)) = probe(socket) else {
+        return None;
+    };
+    let server = Peer::of(&stream).ok().filter(|peer| peer.uid == *owner)?;
+    let shown = server
+        .pid
+        .map_or("another process".to_owned(), process::describe);
+    Some((*owner, shown))
 }
 
 /// Asks the driver as the daemon would: no other user may be able to replace a driver that discovery
@@ -96,10 +148,7 @@ fn diagnose(settings: &DriverSettings, error: &DriverError) -> Finding {
         }
         DriverError::OutOfReach { .. } => fault("csi.sock file system", UNREACHABLE),
         DriverError::Exposed { exposure, .. } => {
-            let id = directory::of(&settings.csi_socket).file_name();
-            let id = id.unwrap_or_default().to_string_lossy();
-            let fix = exposure.fix();
-            let fix = format!("{fix}; or, if you trust those users, configure [drivers.\"{id}\"]");
+            let fix = discovered_fix(exposure, &settings.csi_socket);
             fault(PLUGIN_DIRECTORY, &fix)
         }
         DriverError::LongPath { .. } => fault(

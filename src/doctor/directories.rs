@@ -11,6 +11,7 @@ use nix::unistd::{AccessFlags, access, getuid};
 use super::csi_socket::exposed;
 use super::kubelets::KubeletFindings;
 use super::{AS_ROOT, Finding, Inputs};
+use crate::csi::trust::Exposure;
 use crate::disk::directory::{self, is_missing};
 
 pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding> {
@@ -23,7 +24,8 @@ pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding>
     findings.extend(owner(&settings.registry_dir));
     if settings.discovery.enabled {
         let sockets = settings.plugins_dir.join("*/csi.sock");
-        findings.extend(exposed(&sockets, &inputs.reach));
+        let fix = |exposure: &Exposure, _: &Path| exposure.fix("ID");
+        findings.extend(exposed(&sockets, &inputs.reach, fix));
     }
     let kubelet_dir = &settings.kubelet.registry_dir;
     match look("kubelet directory", kubelet_dir, " and restart the kubelet") {
@@ -74,7 +76,7 @@ fn writable(check: &'static str, path: &Path) -> Option<Finding> {
     Some(Finding::fault(check, found, fix))
 }
 
-/// A user who may write to the directory can replace our socket or link.
+/// Every user that may write to the directory can replace our socket or link.
 fn owner(path: &Path) -> Option<Finding> {
     let found = fs::metadata(path).ok()?;
     let (mode, owner) = (found.mode() & 0o7777, found.uid());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::{Finding, Inputs};
+use super::{Finding, Inputs, idle_directories, shared_cause};
 use crate::config::Settings;
 
 /// The kernel's defaults on a machine with little memory. Kubelets and log shippers use many.
@@ -16,15 +16,24 @@ const EARLIEST: &str = "2025-01-01T00:00:00Z";
 /// Types that a kubelet and its containers may not use.
 const USELESS_LABELS: [&str; 4] = ["default_t", "unlabeled_t", "user_home_t", "mnt_t"];
 
-pub(super) fn check(inputs: &Inputs, drivers: &BTreeSet<String>) -> Vec<Finding> {
+/// Checks that say why discovery finds no driver.
+const WHY_NO_DRIVERS: [&str; 3] = [
+    shared_cause::MOUNT,
+    shared_cause::PLUGINS_DIR,
+    idle_directories::CHECK,
+];
+
+/// `before` has the findings of the other checks.
+pub(super) fn check(
+    inputs: &Inputs,
+    drivers: &BTreeSet<String>,
+    before: &[Finding],
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Ok(status) = &inputs.daemon {
-        let fix = "see journalctl -u node-storage-driver-registrar";
-        let notes = status.notes.iter();
-        findings.extend(notes.map(|note| Finding::warning("daemon", note, fix)));
-    }
     let settings = &inputs.settings;
-    if drivers.is_empty() {
+    // A directory that does not exist, or has no csi.sock, has said why.
+    let is_explained = |finding: &Finding| WHY_NO_DRIVERS.contains(&finding.check);
+    if drivers.is_empty() && !before.iter().any(is_explained) {
         findings.push(no_drivers(settings));
     }
     let enforcing = fs::read_to_string("/sys/fs/selinux/enforce").is_ok_and(|on| on.trim() == "1");

@@ -6,12 +6,20 @@
 mod csi_socket;
 mod daemon;
 mod directories;
+mod file_systems;
 mod finding;
+mod http;
+mod idle_directories;
 mod inputs;
 mod kubelets;
 mod machine;
+mod notes;
+mod other_links;
 mod registration;
 mod sandbox;
+mod shared_cause;
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -29,7 +37,7 @@ pub(crate) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Without a configuration there is nothing else to check.
+    /// Without a configuration, no other check is possible.
     pub(crate) fn of_bad_configuration(error: String) -> Diagnosis {
         let fix = "correct it, then run: node-storage-driver-registrar check";
         Diagnosis::new(vec![Finding::fault("config", error, fix)])
@@ -52,24 +60,37 @@ impl Diagnosis {
 async fn check(inputs: &Inputs) -> Vec<Finding> {
     let kubelets = KubeletFindings::find(inputs);
     let drivers = inputs.drivers();
-    let mut findings = sandbox::check(inputs);
-    findings.extend(directories::check(inputs, &kubelets));
-    findings.extend(kubelets.dispute());
+    let mut node = sandbox::check(inputs);
+    node.extend(directories::check(inputs, &kubelets));
+    node.extend(file_systems::check(inputs));
+    node.extend(kubelets.dispute());
     // Without its directories no driver gets any further, and each driver would repeat that.
-    if !has_fault(&findings) {
-        for id in &drivers {
+    let is_blocked = has_fault(&node);
+    let mut findings = Vec::new();
+    let mut explained = BTreeSet::new();
+    for cause in shared_cause::find(inputs, &drivers) {
+        findings.push(cause.finding);
+        explained.extend(cause.drivers);
+    }
+    findings.extend(node);
+    if !is_blocked {
+        for id in drivers.difference(&explained) {
             for mut finding in registration::check(inputs, &kubelets, id).await {
                 finding.driver = Some(id.clone());
                 findings.push(finding);
             }
         }
     }
+    findings.extend(other_links::check(inputs));
     if let Err(error) = &inputs.daemon
         && !findings.iter().any(|finding| finding.check == "daemon")
     {
         findings.push(daemon::no_answer(error));
     }
-    findings.extend(machine::check(inputs, &drivers));
+    findings.extend(idle_directories::check(inputs));
+    findings.extend(http::check(inputs).await);
+    findings.extend(notes::check(inputs, &findings));
+    findings.extend(machine::check(inputs, &drivers, &findings));
     findings
 }
 

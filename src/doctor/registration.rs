@@ -3,16 +3,20 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::csi_socket::{ask, exposed};
+use super::csi_socket::{ask, declared_fix, exposed};
 use super::daemon;
 use super::kubelets::KubeletFindings;
 use super::{Finding, Inputs};
 use crate::config::DriverSettings;
 use crate::disk::directory;
+use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::runtime_dir::last_holder;
+use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Cause, Driver};
+use crate::os::process;
 
 const JOURNAL: &str = "see journalctl -u node-storage-driver-registrar";
 
@@ -45,7 +49,7 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
         Err(finding) => Some(finding),
     };
     // Discovery would refuse the driver for this. The operator named it, so that it is a warning.
-    let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach));
+    let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach, declared_fix));
     finding.into_iter().chain(exposed.flatten()).collect()
 }
 
@@ -73,7 +77,10 @@ impl Registration<'_> {
                 let fix = format!("node-storage-driver-registrar publish {id}");
                 Finding::fault("withdrawn", reason, fix)
             }
-            Some(Phase::Conflict) => Finding::fault("another owner", reason, conflict_fix(driver)),
+            Some(Phase::Conflict) => {
+                let fix = conflict_fix(driver, self.rival_service());
+                Finding::fault("another owner", reason, fix)
+            }
             // A kubelet that does not find csi.sock reports only that its call failed.
             Some(Phase::Rejected) => self.blind().unwrap_or_else(|| {
                 Finding::fault("kubelet rejecting", reason, rejection_fix(driver))
@@ -86,13 +93,25 @@ impl Registration<'_> {
         })
     }
 
+    /// The service of the process that serves our socket or link.
+    fn rival_service(&self) -> Option<String> {
+        let ours = last_holder(&self.inputs.runtime);
+        let places = self.layout.places(&self.answer.name, LinkAlias::default());
+        let mut pids = places.iter().filter_map(|path| match probe(path) {
+            ListenerProbe::Alive(stream) => listener(&stream?),
+            ListenerProbe::Dead | ListenerProbe::Unknown(_) => None,
+        });
+        pids.find(|pid| Some(*pid) != ours)
+            .and_then(process::service)
+    }
+
     fn waiting_fix(&self, cause: Cause) -> String {
-        const DROP_IN: &str = "install the drop-in driver-of-another-user.conf";
-        let socket = &self.settings.csi_socket;
-        let directory = directory::of(socket).display();
+        let drop_in = || format!("install the drop-in: {}", DRIVER_OF_ANOTHER_USER.install());
+        let directory = directory::of(&self.settings.csi_socket).display();
         match cause {
-            Cause::DirectoryForbidden => format!("chmod o+rx {directory}, or {DROP_IN}"),
-            Cause::SocketForbidden => format!("{DROP_IN}, or: chown root {}", socket.display()),
+            Cause::DirectoryForbidden => format!("chmod o+rx {directory}; or {}", drop_in()),
+            // Another owner or mode of the socket would last until the driver creates it again.
+            Cause::SocketForbidden => drop_in(),
             _ => format!("node-storage-driver-registrar reload; if that does not help, {JOURNAL}"),
         }
     }
@@ -154,10 +173,15 @@ fn last_error(driver: &Driver) -> Option<Finding> {
     Some(Finding::warning("registered", error, fix))
 }
 
-fn conflict_fix(driver: &Driver) -> String {
+fn conflict_fix(driver: &Driver, rival: Option<String>) -> String {
     match driver.cause() {
         _ if driver.name_taken => "rename one of the two drivers, or remove its table".into(),
-        Cause::LiveOwner => "stop the other process, or set on_live_owner = \"take-over\"".into(),
+        Cause::LiveOwner => {
+            let stop = rival.map_or("stop the other process".to_owned(), |service| {
+                format!("systemctl disable --now {service}")
+            });
+            format!("{stop}; or set on_live_owner = \"take-over\"")
+        }
         Cause::AlienFile => "move the file or directory away".into(),
         Cause::Contested => {
             format!("stop the script or the second registrar that removes it; {JOURNAL}")
@@ -183,6 +207,18 @@ fn rejection_fix(driver: &Driver) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_live_owner_that_is_a_service_is_stopped_with_its_unit() {
+        let driver = Driver {
+            cause: Cause::LiveOwner.into(),
+            ..Driver::default()
+        };
+        let fix = |rival: Option<&str>| conflict_fix(&driver, rival.map(str::to_owned));
+        let stop = "systemctl disable --now ndr.service; or set on_live_owner = \"take-over\"";
+        assert_eq!(fix(Some("ndr.service")), stop);
+        assert!(fix(None).starts_with("stop the other process; "));
+    }
+
     /// A daemon of another release sends no cause, or a cause that this release does not know.
     #[test]
     fn a_missing_or_unknown_code_gets_general_advice() {
@@ -192,7 +228,8 @@ mod tests {
                 reason: "pid 7 serves x; neither a socket nor a link".to_owned(),
                 ..Driver::default()
             };
-            assert!(conflict_fix(&driver).contains(JOURNAL));
+            let service = Some("ndr.service".to_owned());
+            assert!(conflict_fix(&driver, service).contains(JOURNAL));
             assert!(rejection_fix(&driver).contains("journalctl -u kubelet"));
         }
     }

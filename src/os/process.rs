@@ -1,7 +1,8 @@
-//! A process: its pid and start time, and whether it still runs.
+//! A process: its pid and start time, its name and unit, and whether it still runs.
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
@@ -12,9 +13,12 @@ use tokio::io::Interest;
 use tokio::time::sleep;
 
 use crate::os::async_fd::async_fd;
+use crate::os::text::printable;
 
 /// How often /proc is read if the kernel has no pidfd (before 5.3).
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+const SERVICE: &str = ".service";
 
 /// A process, told apart from every later process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -89,6 +93,53 @@ impl Process {
     }
 }
 
+/// The process for an operator: its pid, its name and its systemd unit, as far as they are known.
+pub(crate) fn describe(pid: u32) -> String {
+    described(Path::new("/proc"), pid)
+}
+
+/// The systemd service that a process belongs to directly. A container may be in a control group below the
+/// service of its runtime, which must not be stopped for it; a scope cannot be started again.
+pub(crate) fn service(pid: u32) -> Option<String> {
+    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    own_service(&cgroup).map(printable)
+}
+
+fn own_service(cgroup: &str) -> Option<&str> {
+    let unit = unit(cgroup).filter(|unit| unit.ends_with(SERVICE))?;
+    let mut lines = cgroup.lines().filter_map(|line| line.strip_suffix(unit));
+    lines.any(|above| above.ends_with('/')).then_some(unit)
+}
+
+fn described(proc: &Path, pid: u32) -> String {
+    // The process chooses its name itself.
+    let name = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
+    let name = name.ok().map(|name| printable(&name));
+    let known: Vec<String> = name.into_iter().chain(unit_of(proc, pid)).collect();
+    match known.is_empty() {
+        true => format!("pid {pid}"),
+        false => format!("pid {pid} ({})", known.join(", ")),
+    }
+}
+
+fn unit_of(proc: &Path, pid: u32) -> Option<String> {
+    let cgroup = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+    unit(&cgroup).map(printable)
+}
+
+/// The service or scope of a process, from /proc/PID/cgroup: systemd gives each a control group of its
+/// own, and a container runtime may have further groups below it. The hierarchy that systemd uses is
+/// the unified one (`0::`), or `name=systemd` beside those of version 1.
+fn unit(cgroup: &str) -> Option<&str> {
+    let is_unit = |part: &&str| part.ends_with(SERVICE) || part.ends_with(".scope");
+    let paths = |hierarchy: &'static str| {
+        let lines = cgroup.lines().filter_map(|line| line.split_once(':'));
+        lines.filter_map(move |(_, line)| line.strip_prefix(hierarchy))
+    };
+    let mut paths = paths("name=systemd:").chain(paths(":"));
+    paths.find_map(|path| path.rsplit('/').find(is_unit))
+}
+
 async fn end_of(process: OwnedFd) -> io::Result<()> {
     let process = async_fd(process, Interest::READABLE)?;
     process.ready(Interest::READABLE).await.map(drop)
@@ -149,6 +200,44 @@ mod tests {
         for errno in [Errno::NOENT, Errno::SRCH] {
             assert!(!me.is_said_to_run(failed(errno)), "{errno}");
         }
+    }
+
+    #[test]
+    fn a_process_has_the_unit_of_its_last_service_or_scope() {
+        let unified = "0::/system.slice/ndr.service/payload\n";
+        assert_eq!(unit(unified), Some("ndr.service"));
+        let pod = "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-9f.scope\n";
+        assert_eq!(unit(pod), Some("cri-containerd-9f.scope"));
+        let nested = "0::/user.slice/user@0.service/app.slice/run-1.scope\n";
+        assert_eq!(unit(nested), Some("run-1.scope"));
+        let hybrid = "3:cpu,cpuacct:/x.service\n1:name=systemd:/system.slice/a.service\n0::/\n";
+        assert_eq!(unit(hybrid), Some("a.service"));
+        assert_eq!(
+            own_service("0::/system.slice/a.service\n"),
+            Some("a.service")
+        );
+        for inner in [
+            pod,
+            nested,
+            "0::/system.slice/containerd.service/kubepods-pod1:cri:9f\n",
+        ] {
+            assert_eq!(own_service(inner), None, "{inner}");
+        }
+        for none in ["", "0::/\n", "0::/docker/9f\n", "garbage"] {
+            assert_eq!(unit(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_described_by_what_is_known_of_it() {
+        let proc = tempfile::tempdir().unwrap();
+        assert_eq!(described(proc.path(), 7), "pid 7");
+        let process = proc.path().join("7");
+        fs::create_dir(&process).unwrap();
+        fs::write(process.join("comm"), "a\u{1b}b\n").unwrap();
+        assert_eq!(described(proc.path(), 7), "pid 7 (a\\u{1b}b)");
+        fs::write(process.join("cgroup"), "0::/system.slice/ndr.service\n").unwrap();
+        assert_eq!(described(proc.path(), 7), "pid 7 (a\\u{1b}b, ndr.service)");
     }
 
     #[tokio::test]

@@ -264,7 +264,7 @@ impl Runner {
                 let csi_socket = self.settings.csi_socket.display();
                 if let DriverError::Exposed { exposure, .. } = error {
                     // The driver runs: the operator has to look at the directory.
-                    let fix = exposure.fix();
+                    let fix = exposure.fix(id);
                     tracing::warn!(driver = %id, %csi_socket, "{id}: {error}; it will not be published again after a restart of the kubelet: {fix}");
                     return;
                 }

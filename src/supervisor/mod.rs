@@ -11,6 +11,7 @@ mod inputs;
 mod layout_change;
 mod names;
 mod observe;
+mod registry_mount;
 mod reload;
 pub(crate) mod renaming;
 mod runner;
@@ -30,9 +31,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
+pub(crate) use self::discovery::IDLE_FIX;
 use self::files::in_use;
 use self::inputs::{Input, send};
 use self::names::Names;
+use self::registry_mount::RegistryMount;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
 use self::state_file::StateFile;
 use self::status::{StatusBoard, Troubles};
@@ -110,6 +113,7 @@ pub(crate) struct Supervisor {
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
+    registry_mount: RegistryMount,
     state_file: StateFile,
     board: StatusBoard,
     notifier: Notifier,
@@ -151,6 +155,7 @@ impl Supervisor {
             timers: Timers::default(),
             discovery: Discovery::default(),
             removals: Removals::default(),
+            registry_mount: RegistryMount::default(),
             state_file: StateFile::new(runtime),
             board: StatusBoard::default(),
             notifier: Notifier::new(),

@@ -43,6 +43,8 @@ impl Supervisor {
     fn look_at_everything(&mut self) {
         self.removals
             .remove_uncovered(in_use(&self.runners, &self.layout));
+        self.registry_mount
+            .look(self.layout.registry_dir(), &self.reach);
         self.look_at_kubelet_directory();
         self.look_at_layout();
         self.look_at_start_sockets();
@@ -117,7 +119,7 @@ impl Supervisor {
         let exposed = exposed.filter_map(|runner| Some((&runner.id, runner.exposure.as_ref()?)));
         let count = exposed.clone().count();
         let (id, exposure) = exposed.min_by_key(|(id, _)| *id)?;
-        let fix = exposure.fix();
+        let fix = exposure.fix_for_declared();
         let more = match count - 1 {
             0 => String::new(),
             more => format!("; and {more} more drivers"),
@@ -142,7 +144,7 @@ impl Runner {
             return;
         }
         if let Some(exposure) = &now {
-            let fix = exposure.fix();
+            let fix = exposure.fix_for_declared();
             tracing::warn!(driver = %id, csi_socket = %socket.display(), "{id}: {exposure}, and could put a driver of their own in its place: {fix}");
         }
         self.exposure = now;

@@ -232,6 +232,7 @@ impl Supervisor {
             self.state_file.trouble(),
             unseen.then(|| UNSEEN_KUBELET.to_owned()),
             self.discovery.idle_note(),
+            self.registry_mount.note(),
         ];
         notes.into_iter().flatten().collect()
     }

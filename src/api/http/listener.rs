@@ -25,7 +25,7 @@ use crate::disk::replace::remove;
 /// and its exporters do not run as root. A directory with a narrower mode keeps other users out.
 const MODE: u32 = 0o666;
 
-const SANDBOX: &str = "; the sandbox of the unit allows no TCP: add the drop-in http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\"";
+const SANDBOX: &str = "; the sandbox of the unit allows no TCP: add the drop-in /usr/share/doc/node-storage-driver-registrar/examples/http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\"";
 
 /// A listening socket. Removes the file of a Unix socket when it is dropped.
 pub(super) enum Listener {
@@ -167,6 +167,7 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::drop_in::HTTP_TCP;
 
     #[test]
     fn a_link_in_the_sockets_place_does_not_open_another_file_to_all() {
@@ -193,7 +194,8 @@ mod tests {
             refused(address, io::Error::from(errno)).to_string()
         };
         for errno in [Errno::EAFNOSUPPORT, Errno::EPERM] {
-            assert!(said(errno).contains("http-tcp.conf"), "{}", said(errno));
+            let drop_in = HTTP_TCP.to_string();
+            assert!(said(errno).contains(&drop_in), "{}", said(errno));
         }
         for errno in [Errno::EADDRINUSE, Errno::EACCES, Errno::EADDRNOTAVAIL] {
             assert!(!said(errno).contains("http-tcp.conf"), "{}", said(errno));

@@ -8,10 +8,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
+use crate::disk::mount_table::TABLE;
 use crate::os::async_fd::async_fd;
 
-/// The table of the thread that opens it.
-const TABLE: &str = "/proc/thread-self/mountinfo";
 /// Each pod mounts and unmounts many file systems in a row.
 const PAUSE: Duration = Duration::from_secs(1);
 

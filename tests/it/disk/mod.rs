@@ -4,6 +4,7 @@ mod filesystem_errors;
 mod foreign_files;
 mod layout_change;
 mod leftovers;
+mod missing_mount;
 pub(crate) mod ndr_process;
 mod nested_registry;
 mod obstacles;

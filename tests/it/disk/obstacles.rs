@@ -117,8 +117,12 @@ fn a_live_foreign_socket_is_waited_for_and_its_end_is_noticed_at_once() {
         "",
         |_, path| RawListener::silent(&path),
         |scene, path, stranger| {
-            let words = format!("pid {} serves {}", std::process::id(), path.display());
-            scene.reason(NAME, "conflict", &words);
+            let (ours, name) = (std::process::id(), fs::read_to_string("/proc/self/comm"));
+            let owner = format!("pid {ours} ({}", name.unwrap().trim());
+            let serves = format!(") serves {}", path.display());
+            for words in [owner, serves] {
+                scene.reason(NAME, "conflict", &words);
+            }
             stays("it is left alone", A_WHILE, || is_alive(&path));
             // Its file stays, so only the end of the connection shows that it has ended.
             drop(stranger);

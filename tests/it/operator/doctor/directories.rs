@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 
 use bed::eventually;
-use bed::scene::{NAME, SOON};
+use bed::scene::{NAME, OTHER, SOON};
 
-use super::{doctor, findings, finds};
+use super::{doctor, findings, finds, first_is, notes, only};
 use crate::setup;
 
 #[test]
@@ -61,4 +62,78 @@ fn a_node_without_any_driver_is_a_warning_that_says_how_to_have_one() {
         assert_eq!(first["check"], check, "{first}");
         assert!(first["found"].as_str().unwrap().contains("no drivers"));
     }
+}
+
+#[test]
+fn a_wrong_plugins_dir_is_one_finding_with_the_nearest_directory_that_exists() {
+    let scene = setup().drivers(&[NAME, OTHER]).set();
+    let plugins = scene.node.plugins_dir();
+    fs::remove_dir(&plugins).unwrap();
+    let output = doctor(&scene);
+    let parent = plugins.parent().unwrap().display();
+    let words = format!("does not exist; the nearest directory that exists is {parent}; missing");
+    first_is(&output, "plugins_dir", &words);
+    let findings = findings(&output);
+    let found = findings[0]["found"].as_str().unwrap();
+    assert!(found.contains(NAME) && found.contains(OTHER), "{found}");
+    let about_drivers = findings
+        .iter()
+        .filter(|finding| !finding["driver"].is_null());
+    assert_eq!(about_drivers.count(), 0, "{findings:#?}");
+}
+
+#[test]
+fn a_wrong_plugins_dir_without_any_declared_driver_is_a_warning() {
+    let scene = setup().discovery().started();
+    fs::remove_dir(scene.node.plugins_dir()).unwrap();
+    let output = doctor(&scene);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let findings = findings(&output);
+    assert_eq!(only(&findings, "plugins_dir")["level"], "warning");
+    assert!(
+        findings
+            .iter()
+            .all(|finding| finding["check"] != "csi.sock"),
+        "{findings:#?}"
+    );
+}
+
+#[test]
+fn directories_without_a_csi_sock_are_one_warning_and_other_sockets_in_them_are_named() {
+    let scene = setup().discovery().started();
+    let _kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    let [stopped, other] = ["stopped", "other"].map(|id| scene.node.plugins_dir().join(id));
+    for directory in [&stopped, &other] {
+        fs::create_dir(directory).unwrap();
+    }
+    let socket = other.join("nfs.sock");
+    let _socket = UnixListener::bind(&socket).unwrap();
+    eventually("the daemon has a note", SOON, || {
+        let is_said = |note: &String| note.contains("nfs.sock") && note.contains("stopped");
+        notes(&scene).iter().any(is_said)
+    });
+    let output = doctor(&scene);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let findings = findings(&output);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    let finding = only(&findings, "csi.sock missing");
+    let found = finding["found"].as_str().unwrap();
+    for words in [
+        stopped.to_str().unwrap(),
+        other.to_str().unwrap(),
+        "nfs.sock",
+    ] {
+        assert!(found.contains(words), "{found}");
+    }
+    let fix = finding["fix"].as_str().unwrap();
+    let table = format!(
+        "[drivers.\"other\"] with csi_socket = \"{}\"",
+        socket.display()
+    );
+    assert!(
+        fix.contains(&table) && fix.contains("discovery.exclude"),
+        "{fix}"
+    );
 }

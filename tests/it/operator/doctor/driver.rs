@@ -2,13 +2,18 @@
 //! a driver that runs.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
 
 use bed::driver::Call;
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{Behaviour, FakeDriver, HangingMount, eventually};
+use bed::{
+    Behaviour, FakeDriver, HangingMount, Process, Scene, dead_socket, eventually, has_program,
+    is_root,
+};
 
-use super::{doctor, findings, finds};
+use super::{doctor, findings, finds, only};
 use crate::setup;
 
 const QUICK: &str = "[defaults]\nrequest_timeout = \"300ms\"\nnode_info_timeout = \"300ms\"\nretry_max = \"50ms\"\n";
@@ -132,6 +137,78 @@ fn a_plugin_directory_that_discovery_refuses() {
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
     finds(&scene, "plugin directory", "other than root can write");
+}
+
+/// The socket that [`foreign_listener`] listens on.
+const SOCKET: &str = "NSDR_TEST_SOCKET";
+/// Another user.
+const USER: u32 = 65534;
+
+#[test]
+#[ignore = "no test: the next one starts it as another user"]
+fn foreign_listener() {
+    let Some(path) = std::env::var_os(SOCKET) else {
+        return;
+    };
+    let _listener = UnixListener::bind(path).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// `chown root` would keep the driver from creating its socket at its next start.
+#[test]
+fn a_driver_that_runs_as_another_user_is_declared_and_gets_the_drop_in() {
+    if !is_root("run as another user") || !has_program("setpriv") {
+        return;
+    }
+    let scene = setup().discovery().set();
+    fs::set_permissions(scene.node.root(), fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = scene.node.csi_socket(NAME);
+    let directory = socket.parent().unwrap();
+    fs::create_dir(directory).unwrap();
+    chown(directory, Some(USER), None).unwrap();
+    dead_socket(&socket);
+    let not_served = fix_of(&scene, "fault");
+    fs::remove_file(&socket).unwrap();
+    let drop_in =
+        "/usr/share/doc/node-storage-driver-registrar/examples/driver-of-another-user.conf";
+    let command = format!("otherwise: chown -h root: {}", directory.display());
+    let words = format!("if the driver runs as uid {USER}, declare it in [drivers.\"{NAME}\"]");
+    for words in [&words, drop_in, &command] {
+        assert!(not_served.contains(words), "{not_served}");
+    }
+    let mut listener = Command::new("setpriv");
+    listener
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "operator::doctor::driver::foreign_listener"])
+        .args(["--ignored", "--nocapture"])
+        .env(SOCKET, &socket)
+        .stdout(Stdio::null());
+    let listener = Process::start(&mut listener);
+    eventually("it listens", SOON, || socket.exists());
+    let fix = fix_of(&scene, "fault");
+    let pid = format!("the driver, pid {} (", listener.pid());
+    let words = format!("runs as uid {USER}: declare it in [drivers.\"{NAME}\"]");
+    let installed = "/etc/systemd/system/node-storage-driver-registrar.service.d/";
+    for words in [&pid, &words, drop_in, installed] {
+        assert!(fix.contains(words), "{fix}");
+    }
+    assert!(!fix.contains("chown"), "{fix}");
+    scene.node.write_default_config(&[NAME], "");
+    let declared = fix_of(&scene, "warning");
+    let words = format!("nothing, if you trust uid {USER}");
+    assert!(declared.starts_with(&words), "{declared}");
+}
+
+/// The fix of the finding about the driver's directory, which has this level.
+#[track_caller]
+fn fix_of(scene: &Scene, level: &str) -> String {
+    let findings = findings(&doctor(scene));
+    let finding = only(&findings, "plugin directory");
+    assert_eq!(finding["level"], level, "{finding}");
+    finding["fix"].as_str().unwrap().to_owned()
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 mod directories;
 mod driver;
+mod file_systems;
 mod kubelet;
+mod mounts;
 mod permissions;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::Output;
@@ -56,6 +59,24 @@ fn fixed_by(output: &Output, words: &str) {
     let findings = findings(output);
     let fix = findings[0]["fix"].as_str().unwrap();
     assert!(fix.contains(words), "{words:?} is not in {findings:#?}");
+}
+
+/// The notes of `status`.
+fn notes(scene: &Scene) -> Vec<String> {
+    let output = scene.registrar.run_cli(["status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let notes = status["notes"].as_array().cloned().unwrap_or_default();
+    let notes = notes.iter().filter_map(Value::as_str);
+    notes.map(str::to_owned).collect()
+}
+
+/// The finding of this check, if there is exactly one.
+#[track_caller]
+fn only(findings: &[Value], check: &str) -> Value {
+    let of_check = findings.iter().filter(|finding| finding["check"] == check);
+    let of_check: Vec<&Value> = of_check.collect();
+    assert_eq!(of_check.len(), 1, "{check}: {findings:#?}");
+    of_check[0].clone()
 }
 
 #[track_caller]
@@ -134,9 +155,38 @@ fn a_link_of_another_owner() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "conflict");
     let output = doctor(&scene);
-    let owner = format!("pid {} serves", std::process::id());
-    first_is(&output, "another owner", &owner);
+    let (ours, name) = (std::process::id(), fs::read_to_string("/proc/self/comm"));
+    let owner = format!("pid {ours} ({}", name.unwrap().trim());
+    let serves = format!(") serves {}", scene.node.link(NAME).display());
+    for words in [owner, serves] {
+        first_is(&output, "another owner", &words);
+    }
     fixed_by(&output, "take-over");
+}
+
+#[test]
+fn a_link_made_by_hand_that_leads_to_our_socket_is_a_warning_with_the_command_that_removes_it() {
+    let scene = setup().started();
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "waiting-for-kubelet");
+    let by_hand = scene.node.kubelet_registry_dir().join("by-hand.sock");
+    for target in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
+        symlink(target, &by_hand).unwrap();
+        let finding = only(&findings(&doctor(&scene)), "link");
+        assert_eq!(finding["level"], "warning", "{finding}");
+        assert_eq!(finding["driver"], NAME, "{finding}");
+        assert_eq!(finding["fix"], format!("rm {}", by_hand.display()));
+        let found = finding["found"].as_str().unwrap();
+        assert!(found.contains("by-hand.sock also leads to"), "{found}");
+        fs::remove_file(&by_hand).unwrap();
+    }
+    // Links to other files are no business of ours.
+    symlink(scene.node.csi_socket(NAME), &by_hand).unwrap();
+    let findings = findings(&doctor(&scene));
+    assert!(
+        findings.iter().all(|finding| finding["check"] != "link"),
+        "{findings:#?}"
+    );
 }
 
 #[test]

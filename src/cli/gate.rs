@@ -16,7 +16,7 @@ pub(super) struct Gate<'a> {
     pub(super) state: WaitState,
     /// Ids or names; empty for all drivers.
     pub(super) drivers: &'a [String],
-    /// The daemon must also have no note and be of this program's version, and it must accept the
+    /// The daemon must also have no problem and be of this program's version, and it must accept the
     /// configuration on disk. This is about the node, whichever drivers are named.
     pub(super) strict: bool,
 }
@@ -28,7 +28,7 @@ impl Gate<'_> {
         let mut shortfalls = if all_ready {
             status::shortfalls(status, self.strict)
         } else {
-            let notes = status.notes.iter().filter(|_| self.strict).cloned();
+            let notes = status.problems.iter().filter(|_| self.strict).cloned();
             self.lacking(status).into_iter().chain(notes).collect()
         };
         shortfalls.extend(self.other_version(status));
@@ -171,7 +171,7 @@ mod tests {
     fn strict_wants_no_note_and_the_version_of_this_program() {
         let old = Status {
             version: "0.0.1".to_owned(),
-            notes: vec!["so it is".to_owned()],
+            problems: vec!["so it is".to_owned()],
             ..status()
         };
         for state in [WaitState::Ready, WaitState::Registered, WaitState::Serving] {

@@ -53,16 +53,14 @@ pub(crate) enum Command {
     Check,
     /// Print the effective configuration, each value with its source.
     Config,
-    /// Show the state of every driver; exits with 0 if all are registered.
-    Status {
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Follow changes until interrupted.
-        #[arg(long)]
-        watch: bool,
-    },
-    /// Wait until drivers are registered or serving.
+    /// Show the state of the drivers; exits with 0 if all are ready, and at least one exists.
+    ///
+    /// A driver is ready if the kubelet has registered it and it answers. A driver without a Node
+    /// service does not count. A configuration that the daemon refused is also a failure.
+    Status(StatusOptions),
+    /// Wait until drivers are ready, that is, registered and answering.
+    ///
+    /// For rollout tools: wait --strict --timeout 2m
     Wait(WaitOptions),
     /// Ask a driver for its identity and list the CSI rules that it breaks; exits with 0 if it can be
     /// registered.
@@ -70,8 +68,10 @@ pub(crate) enum Command {
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// The driver's socket: a path, or unix:///path.
-        socket: PathBuf,
+        /// The driver's socket: a path, or unix:///path. Or the driver's id or name: its socket is then
+        /// looked up in the daemon's status, or in the configuration if no daemon runs.
+        #[arg(value_name = "SOCKET|DRIVER")]
+        driver: PathBuf,
     },
     /// Find out why a driver is not registered; exits with 0 if there is no fault.
     Doctor {
@@ -105,6 +105,13 @@ pub(crate) enum Command {
         /// The shell.
         shell: Shell,
     },
+    /// Print the drivers that complete a command line; the completion scripts run this.
+    #[command(hide = true)]
+    CompleteDrivers {
+        /// The words of the command line without the program, up to the cursor.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
     /// Print a configuration equivalent to a node-driver-registrar unit or command line.
     ImportNdr {
         /// The name or the file of a unit, or a command line, as one argument or as several.
@@ -115,10 +122,32 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct StatusOptions {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Follow changes until interrupted, also across restarts of the daemon.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Also fail if the daemon has a note, runs another version than this program, or would refuse
+    /// the configuration on disk.
+    #[arg(long, conflicts_with = "watch")]
+    pub(crate) strict: bool,
+    /// Ids or names: show these drivers, and exit with 0 if they are ready. Default: all drivers.
+    #[arg(value_name = "DRIVER")]
+    pub(crate) drivers: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct WaitOptions {
     /// The state to wait for.
-    #[arg(long = "for", value_name = "STATE", default_value = "registered")]
+    #[arg(long = "for", value_name = "STATE", default_value = "ready")]
     pub(crate) state: WaitState,
+    /// Also wait until the daemon has no note of a problem, runs this program's version, and would
+    /// accept the configuration on disk. This concerns the whole node, whichever state or drivers the command
+    /// names.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// How long to wait.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
@@ -129,6 +158,8 @@ pub(crate) struct WaitOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitState {
+    /// The driver is registered and answers.
+    Ready,
     /// The kubelet has registered the driver.
     Registered,
     /// The driver answers and its link exists.

@@ -1,6 +1,8 @@
 //! The client of the daemon, and the commands that only pass a request on: `reload`, `reannounce`,
 //! `withdraw` and `publish`.
 
+use std::path::PathBuf;
+
 use super::args::Args;
 use super::exit::Exit;
 use super::render::print;
@@ -9,8 +11,13 @@ use crate::api::control::{Client, ClientError};
 use crate::disk::runtime_dir::{control_socket, locate};
 use crate::systemd::log::stderr_is_the_journal;
 
+/// The control socket of the daemon that a command line means.
+pub(super) fn socket(args: &Args) -> PathBuf {
+    control_socket(&locate(args.runtime_dir.as_deref()))
+}
+
 pub(super) async fn connect(args: &Args) -> Result<Client, ClientError> {
-    Client::connect(&control_socket(&locate(args.runtime_dir.as_deref()))).await
+    Client::connect(&socket(args)).await
 }
 
 /// Has the daemon apply a changed configuration.
@@ -29,7 +36,7 @@ pub(super) async fn reload(args: &Args) -> Result<(), Exit> {
     })
 }
 
-/// What an operator does to a driver by hand.
+/// Has the daemon withdraw, publish or announce a driver, for an operator.
 pub(super) async fn act(args: &Args, action: ManualAction, driver: &str) -> Result<(), Exit> {
     connect(args).await?.by_hand(action, driver).await?;
     let done = match action {

@@ -1,16 +1,17 @@
-//! `inspect`: asks a driver who it is, and says which rules of CSI it breaks.
+//! `inspect`: asks a driver for its identity, and names the rules of CSI that it breaks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::args::Args;
+use super::client::connect;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
-use super::ndr::flags::without_scheme;
 use super::render::paint::Paint;
 use super::render::{Screen, keyed, report};
-use crate::config::Settings;
+use super::selection::{self, no_driver};
+use crate::config::{DriverSettings, Settings};
 use crate::csi::error::DriverError;
 use crate::csi::inspection::{InspectedCall, Inspection};
 use crate::csi::query::DriverQuery;
@@ -18,12 +19,13 @@ use crate::csi::rules::Breach;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::socket::SUN_PATH_MAX;
+use crate::grpc::client::without_scheme;
 use crate::os::text::printable;
 
 /// The columns before a value.
 const KEY: usize = 14;
 
-/// What is printed as JSON.
+/// The output as JSON.
 #[derive(Serialize)]
 struct InspectReport<'a> {
     socket: &'a Path,
@@ -32,17 +34,24 @@ struct InspectReport<'a> {
     inspection: &'a Inspection,
 }
 
-pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<(), Exit> {
-    let socket = socket
-        .to_str()
-        .map_or(socket, |address| Path::new(without_scheme(address)));
+/// The driver to ask.
+struct Inspected {
+    /// As the daemon or the configuration knows the driver, if it was not given as a socket.
+    id: Option<String>,
+    socket: PathBuf,
+}
+
+pub(crate) async fn inspect(args: &Args, driver: &Path, json: bool) -> Result<(), Exit> {
     let settings = match load(args) {
         Ok(loaded) => Some(loaded.settings),
         // The driver's answers do not depend on our configuration; only the length of a path does.
         Err(_) if args.config.is_none() => None,
         Err(error) => return Err(error.into()),
     };
-    let mut driver = settings.clone().unwrap_or_default().driver("inspected");
+    let Inspected { id, socket } = find(args, driver, settings.as_ref()).await?;
+    let socket = socket.as_path();
+    let id = id.as_deref().unwrap_or("inspected");
+    let mut driver = settings.clone().unwrap_or_default().driver(id);
     driver.csi_socket = socket.to_owned();
     let query = DriverQuery::new(&driver, false, &Reach::now());
     // The terminal must not stay silent for minutes.
@@ -61,13 +70,81 @@ pub(crate) async fn inspect(args: &Args, socket: &Path, json: bool) -> Result<()
         .breaches
         .extend(lengths(&inspection, socket, settings.as_ref()));
     let usable = inspection.is_usable();
-    let text = |screen: &Screen| text(&inspection, screen.paint);
+    let text = |screen: &Screen| text(socket, &inspection, screen.paint);
     let inspected = InspectReport {
         socket,
         usable,
         inspection: &inspection,
     };
     report(&inspected, json, text, usable)
+}
+
+/// A socket as it is given, or the socket of the driver with this id or name. A file wins, and only a
+/// text without a `/` can be a driver.
+async fn find(args: &Args, given: &Path, settings: Option<&Settings>) -> Result<Inspected, Exit> {
+    let address = given.to_str().unwrap_or_default();
+    let path = match without_scheme(address) {
+        "" => given,
+        path => Path::new(path),
+    };
+    let is_path = path != given || address.is_empty() || address.contains('/');
+    // In plugins_dir each driver has a directory with its id.
+    if is_path || path.metadata().is_ok_and(|file| !file.is_dir()) {
+        return Ok(Inspected {
+            id: None,
+            socket: path.to_owned(),
+        });
+    }
+    let driver = address;
+    let asked = async { connect(args).await?.status().await };
+    let why = match asked.await {
+        Ok(status) => match selection::find(&status, driver) {
+            Some(known) => {
+                return Ok(Inspected {
+                    id: Some(known.id.clone()),
+                    socket: PathBuf::from(&known.csi_socket),
+                });
+            }
+            None => no_driver(&status, driver),
+        },
+        Err(error) => match configured(driver, settings) {
+            Ok(inspected) => return Ok(inspected),
+            Err(why) => format!("{why}, and the daemon does not tell: {error}"),
+        },
+    };
+    Err(Exit::Failed(format!(
+        "there is no file \"{driver}\" in this directory, and no such driver: {why}"
+    )))
+}
+
+/// The driver with this id or this pinned name in the configuration, or else in plugins_dir; or why
+/// there is none.
+fn configured(driver: &str, settings: Option<&Settings>) -> Result<Inspected, String> {
+    let Some(settings) = settings else {
+        return Err("the configuration is not valid (see check)".to_owned());
+    };
+    let is_named = |(_, known): &(&String, &DriverSettings)| {
+        known.name.as_ref().map(DriverName::as_str) == Some(driver)
+    };
+    let drivers = || settings.drivers.iter();
+    let by_id = drivers().find(|(id, _)| *id == driver);
+    if let Some((id, known)) = by_id.or_else(|| drivers().find(is_named)) {
+        return Ok(Inspected {
+            id: Some(id.clone()),
+            socket: known.csi_socket.clone(),
+        });
+    }
+    let socket = settings.driver(driver).csi_socket;
+    if socket.symlink_metadata().is_ok() {
+        return Ok(Inspected {
+            id: Some(driver.to_owned()),
+            socket,
+        });
+    }
+    let socket = socket.display();
+    Err(format!(
+        "the configuration has no table [drivers.\"{driver}\"], {socket} does not exist"
+    ))
 }
 
 /// Paths that are too long for a socket on this node.
@@ -85,7 +162,7 @@ fn lengths(seen: &Inspection, socket: &Path, settings: Option<&Settings>) -> Vec
     too_long.map(Breach::fatal).collect()
 }
 
-fn text(seen: &Inspection, paint: Paint) -> String {
+fn text(socket: &Path, seen: &Inspection, paint: Paint) -> String {
     let told = |value: &Option<String>| value.as_deref().map(printable).into_iter().collect();
     let limit = seen.max_volumes.map(|limit| match limit {
         ..=0 => format!("{limit} (the cluster decides)"),
@@ -95,7 +172,8 @@ fn text(seen: &Inspection, paint: Paint) -> String {
         let failed = if call.error.is_some() { "  failed" } else { "" };
         format!("{:>9.3} ms  {}{failed}", call.milliseconds, call.method)
     };
-    let rows: [(&str, Vec<String>); 8] = [
+    let rows: [(&str, Vec<String>); 9] = [
+        ("socket", vec![printable(&socket.display().to_string())]),
         ("name", told(&seen.name)),
         ("version", told(&seen.vendor_version)),
         ("node id", told(&seen.node_id)),

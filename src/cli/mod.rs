@@ -1,6 +1,7 @@
 //! The command line: its commands, a file for each, and the exit code.
 
 mod args;
+mod candidates;
 mod check;
 mod clean_up;
 mod client;
@@ -8,12 +9,16 @@ mod completions;
 mod configuration;
 mod doctor;
 mod exit;
+mod follower;
+mod gate;
 mod inspect;
 mod ndr;
 mod render;
 mod run;
+mod selection;
 mod status;
 mod wait;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -57,16 +62,17 @@ async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
         Some(Command::Reload) => reload(args).await,
         Some(Command::Check) => check::check(args).await,
         Some(Command::Config) => print(&configuration::load(args)?.explain()),
-        Some(Command::Status { json, watch: true }) => status::watch(args, *json).await,
-        Some(Command::Status { json, watch: false }) => status::status(args, *json).await,
+        Some(Command::Status(options)) if options.watch => watch::watch(args, options).await,
+        Some(Command::Status(options)) => status::status(args, options).await,
         Some(Command::Wait(options)) => wait::wait(args, options).await,
-        Some(Command::Inspect { json, socket }) => inspect::inspect(args, socket, *json).await,
+        Some(Command::Inspect { json, driver }) => inspect::inspect(args, driver, *json).await,
         Some(Command::Doctor { json, proc }) => doctor::doctor(args, proc, *json).await,
         Some(Command::Reannounce { driver }) => act(args, ManualAction::Reannounce, driver).await,
         Some(Command::Withdraw { driver }) => act(args, ManualAction::Withdraw, driver).await,
         Some(Command::Publish { driver }) => act(args, ManualAction::Publish, driver).await,
         Some(Command::CleanUp) => clean_up::clean_up(args),
         Some(Command::Completions { shell }) => print(&completions(*shell)),
+        Some(Command::CompleteDrivers { words }) => candidates::complete_drivers(words).await,
         Some(Command::ImportNdr { words }) => ndr::import::import(args, words),
     }
 }

@@ -1,61 +1,41 @@
-//! `status`: the state of every driver, once or, with `--watch`, at each change.
-
-use std::time::Duration;
+//! `status`: the state of the drivers now.
 
 use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 
-use super::args::Args;
+use super::args::{Args, StatusOptions, WaitState};
 use super::client::connect;
-use super::exit::Exit;
-use super::render::{Screen, answer, put, table};
-use crate::api::{age, status};
+use super::exit::{Exit, print_error};
+use super::gate::Gate;
+use super::render::{Screen, print, table};
+use super::selection::{no_driver, select, unknown};
+use crate::api::status;
 use crate::grpc::proto::control::Status;
 
-pub(crate) async fn status(args: &Args, json: bool) -> Result<(), Exit> {
+pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
     let now = connect(args).await?.status().await?;
-    let text = text(&now, json, &Screen::stdout())?;
-    answer(&text, status::shortfalls(&now, false).is_empty())
-}
-
-/// Shows each change that the daemon reports, until a signal comes or the reader has gone.
-pub(crate) async fn watch(args: &Args, json: bool) -> Result<(), Exit> {
-    let mut client = connect(args).await?;
-    let mut statuses = client.watch().await?;
-    let mut shown = statuses.next().await?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Exit::failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(Exit::failed)?;
-    let mut resized = signal(SignalKind::window_change()).map_err(Exit::failed)?;
-    let mut screen = Screen::stdout();
-    let draws = screen.is_terminal && !json;
-    loop {
-        let text = text(&shown, json, &screen)?;
-        let read = if json {
-            put(&format!("{text}\n"))
-        } else {
-            screen.show(&text)
-        };
-        if !read? {
-            return Ok(());
-        }
-        tokio::select! {
-            next = statuses.next() => shown = next?,
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = resized.recv(), if draws => screen.was_resized(),
-            // Only the ages change: the daemon is not asked.
-            () = sleep(pause(&shown)), if draws => {}
-        }
+    let gate = Gate {
+        state: WaitState::Ready,
+        drivers: &options.drivers,
+        strict: options.strict,
+    };
+    let is_short = !gate.shortfalls(&now).is_empty();
+    let unknown = unknown(&now, &options.drivers).map(|driver| no_driver(&now, driver));
+    // Neither the table nor the JSON shows these.
+    let unseen: Vec<String> = unknown
+        .chain(gate.other_version(&now))
+        .chain(gate.refused_configuration(args).await)
+        .collect();
+    let shown = select(now, &options.drivers);
+    if options.json || !shown.drivers.is_empty() || options.drivers.is_empty() {
+        print(&text(&shown, options.json, &Screen::stdout())?)?;
     }
-}
-
-/// How long the youngest age stays as it is shown.
-fn pause(shown: &Status) -> Duration {
-    let now = Timestamp::now();
-    let mut ages = shown.drivers.iter().map(|driver| age(&driver.since, now));
-    let young = ages.any(|age| age.ends_with('s'));
-    Duration::from_secs(if young { 1 } else { 60 })
+    for shortfall in &unseen {
+        print_error(&format!("error: {shortfall}"));
+    }
+    if is_short || !unseen.is_empty() {
+        return Err(Exit::No);
+    }
+    Ok(())
 }
 
 fn text(status: &Status, json: bool, screen: &Screen) -> Result<String, Exit> {

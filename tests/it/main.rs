@@ -16,6 +16,7 @@ mod ndr;
 mod operator;
 mod registration;
 mod security;
+mod tmux;
 
 bed::kubelet_process!();
 bed::registrar_program!();

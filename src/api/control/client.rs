@@ -1,4 +1,4 @@
-//! What a client command says to the daemon, and why it gets no answer.
+//! The client of the control socket: its requests to the daemon, and the reasons why it gets no answer.
 
 use std::error::Error;
 use std::future::Future;
@@ -101,7 +101,7 @@ impl Client {
         done.map(drop)
     }
 
-    /// Leaves a driver to the daemon, with what we know of it.
+    /// Leaves a driver to the daemon, with its record.
     pub(crate) async fn take_up(
         &mut self,
         driver: &str,
@@ -141,7 +141,7 @@ async fn answer<T>(
 pub(crate) struct Statuses(tonic::Streaming<Status>);
 
 impl Statuses {
-    /// The next one, however long it takes.
+    /// The next status, however long it takes.
     pub(crate) async fn next(&mut self) -> Result<Status, ClientError> {
         match self.0.message().await {
             Ok(Some(status)) => Ok(status),

@@ -5,6 +5,6 @@ mod screen;
 mod table;
 mod wrap;
 
-pub(in crate::cli) use self::screen::{Screen, answer, print, put, report};
+pub(in crate::cli) use self::screen::{Screen, print, put, report};
 pub(in crate::cli) use self::table::table;
 pub(in crate::cli) use self::wrap::{keyed, wrap};

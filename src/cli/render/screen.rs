@@ -87,7 +87,7 @@ pub(in crate::cli) fn print(text: &str) -> Result<(), Exit> {
     put(&format!("{}\n", text.trim_end())).map(drop)
 }
 
-/// Prints a report as JSON, with what a terminal would not show escaped, or as text.
+/// Prints a report as text or as JSON, with the characters escaped that a terminal would not show.
 pub(in crate::cli) fn report(
     report: &impl Serialize,
     json: bool,
@@ -102,7 +102,7 @@ pub(in crate::cli) fn report(
 }
 
 /// Prints the answer of a command; an answer that is no becomes exit code 1.
-pub(in crate::cli) fn answer(text: &str, yes: bool) -> Result<(), Exit> {
+fn answer(text: &str, yes: bool) -> Result<(), Exit> {
     print(text)?;
     if yes { Ok(()) } else { Err(Exit::No) }
 }

@@ -3,15 +3,16 @@
 use anstyle::Style;
 use jiff::Timestamp;
 
-use super::paint::{BAD, Paint, QUIET, TITLE, style_of};
+use super::paint::{BAD, GOOD, PENDING, Paint, QUIET, TITLE, style_of};
 use super::wrap;
-use crate::api::age;
+use crate::api::{age, status};
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::columns::{columns, padded, shortened};
 use crate::os::text::printable;
 
 /// A longer id gets a line of its own: cut short, a user could not type it again.
 const WIDEST_DRIVER: usize = 32;
+const READY: usize = "READY".len();
 /// `waiting-for-kubelet`
 const PHASE: usize = 19;
 const SINCE: usize = 5;
@@ -42,15 +43,18 @@ pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint
     if status.drivers.is_empty() {
         lines.push("no drivers are configured or discovered".to_owned());
     } else {
-        let titles = table.row(["DRIVER", "PHASE", "SINCE", "NODE ID"], Style::new());
+        let plain = Style::new();
+        let titles = table.row(
+            ["DRIVER", "READY", "PHASE", "SINCE", "NODE ID"],
+            [plain, plain],
+        );
         lines.push(paint.paint(TITLE, &titles));
     }
     for driver in &status.drivers {
         table.driver(driver, now, &mut lines);
     }
     for note in &status.notes {
-        let note = wrap(&format!("note: {}", printable(note)), table.width);
-        lines.extend(note.iter().map(|line| paint.paint(BAD, line)));
+        table.note(note, &mut lines);
     }
     lines.join("\n")
 }
@@ -62,24 +66,65 @@ impl Table {
             lines.push(std::mem::take(&mut id));
         }
         let node_id = printable(driver.node_id.as_deref().unwrap_or("-"));
-        let cells: [&str; 4] = [&id, &driver.phase, &age(&driver.since, now), &node_id];
-        lines.push(self.row(cells, style_of(&driver.phase)));
+        let (ready, ready_style) = readiness(driver);
+        let since = age(&driver.since, now);
+        let cells: [&str; 5] = [&id, ready, &driver.phase, &since, &node_id];
+        lines.push(self.row(cells, [ready_style, phase_style(driver)]));
         for line in wrap(&driver.reason, self.width.map(|width| width - INDENT)) {
             lines.push(self.paint.paint(QUIET, &format!("{:INDENT$}{line}", "")));
         }
     }
 
-    fn row(&self, [driver, phase, since, node_id]: [&str; 4], style: Style) -> String {
-        let before = self.driver + PHASE + SINCE + 3 * GAP;
+    /// A note in red. A refused configuration has a line for each of its faults.
+    fn note(&self, note: &str, lines: &mut Vec<String>) {
+        let mut said = note.lines();
+        let first = format!("note: {}", printable(said.next().unwrap_or_default()));
+        let first = wrap(&first, self.width);
+        let more = said.flat_map(|line| {
+            let wrapped = wrap(&printable(line), self.width.map(|width| width - INDENT));
+            wrapped
+                .into_iter()
+                .map(|line| format!("{:INDENT$}{line}", ""))
+        });
+        let painted = first.into_iter().chain(more);
+        lines.extend(painted.map(|line| self.paint.paint(BAD, &line)));
+    }
+
+    fn row(
+        &self,
+        [driver, ready, phase, since, node_id]: [&str; 5],
+        [ready_style, phase_style]: [Style; 2],
+    ) -> String {
+        let before = self.driver + READY + PHASE + SINCE + 4 * GAP;
         let room = self.width.map(|width| width.saturating_sub(before));
         [
             padded(driver, self.driver),
             // Padded before it is painted: `format!` would count the escape sequences.
-            self.paint.paint(style, &format!("{phase:<PHASE$}")),
+            self.paint.paint(ready_style, &format!("{ready:<READY$}")),
+            self.paint.paint(phase_style, &format!("{phase:<PHASE$}")),
             format!("{since:>SINCE$}"),
             room.map_or_else(|| node_id.to_owned(), |room| shortened(node_id, room)),
         ]
         .join(&" ".repeat(GAP))
+    }
+}
+
+/// Whether pods can use the driver. A driver without a Node service is never registered.
+fn readiness(driver: &Driver) -> (&'static str, Style) {
+    if status::is_ready(driver) {
+        ("yes", GOOD)
+    } else if status::is_unready(driver) {
+        ("no", BAD)
+    } else {
+        ("-", QUIET)
+    }
+}
+
+/// The style of the phase: a registered driver that does not answer is not green.
+fn phase_style(driver: &Driver) -> Style {
+    match style_of(&driver.phase) {
+        GOOD if !driver.answering => PENDING,
+        style => style,
     }
 }
 
@@ -94,6 +139,7 @@ mod tests {
             reason: reason.to_owned(),
             since: "2026-03-02T09:48:00Z".to_owned(),
             node_id: node_id.map(str::to_owned),
+            answering: node_id.is_some(),
             ..Driver::default()
         }
     }
@@ -121,10 +167,10 @@ mod tests {
         assert_eq!(
             shown(drivers, Paint::Plain),
             "\
-DRIVER          PHASE                SINCE  NODE ID
-nfs.csi.k8s.io  registered             12m  node-1
+DRIVER          READY  PHASE                SINCE  NODE ID
+nfs.csi.k8s.io  yes    registered             12m  node-1
   registered by kubelet (pid 7)
-a               waiting-for-driver     12m  -
+a               no     waiting-for-driver     12m  -
   waiting for /a/csi.sock"
         );
     }
@@ -163,7 +209,7 @@ a               waiting-for-driver     12m  -
             .lines()
             .filter_map(|line| line.split_once("registered"));
         let taken: Vec<usize> = before_phase.map(|(before, _)| columns(before)).collect();
-        assert_eq!(taken, [8, 8], "{table}");
+        assert_eq!(taken, [15, 15], "{table}");
     }
 
     #[test]
@@ -197,10 +243,52 @@ a               waiting-for-driver     12m  -
         let drivers = vec![driver("a", "conflict", Some("n"), "so")];
         let coloured = shown(drivers.clone(), Paint::Coloured);
         assert!(coloured.contains("\x1b[31mconflict"), "{coloured}");
-        let codes = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m"];
+        let codes = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m"];
         let bare = codes
             .into_iter()
             .fold(coloured, |text, code| text.replace(code, ""));
         assert_eq!(bare, shown(drivers, Paint::Plain));
+    }
+
+    #[test]
+    fn a_registered_driver_that_does_not_answer_is_seen_at_a_glance() {
+        let stopped = Driver {
+            answering: false,
+            ..driver("a", "registered", Some("n"), "so")
+        };
+        let table = shown(vec![stopped], Paint::Coloured);
+        assert!(table.contains("\x1b[31mno   \x1b[0m"), "{table:?}");
+        assert!(table.contains("\x1b[33mregistered"), "{table:?}");
+        let well = driver("a", "registered", Some("n"), "so");
+        let table = shown(vec![well], Paint::Coloured);
+        assert!(table.contains("\x1b[32myes  \x1b[0m"), "{table:?}");
+        assert!(table.contains("\x1b[32mregistered"), "{table:?}");
+    }
+
+    #[test]
+    fn a_driver_without_a_node_service_is_neither_ready_nor_unready() {
+        let controller = Driver {
+            without_node_service: true,
+            ..driver("a", "waiting-for-driver", None, "so")
+        };
+        let table = shown(vec![controller], Paint::Plain);
+        assert!(table.contains("\na       -      waiting"), "{table}");
+    }
+
+    #[test]
+    fn a_note_of_several_lines_keeps_them() {
+        let status = Status {
+            drivers: vec![driver("a", "registered", Some("n"), "so")],
+            notes: vec!["refused: two faults:\nthe first\n  the second\u{1b}".to_owned()],
+            ..Status::default()
+        };
+        let table = table(&status, Some(80), Timestamp::now(), Paint::Plain);
+        let lines: Vec<&str> = table.lines().skip(3).collect();
+        let expected = [
+            "note: refused: two faults:",
+            "  the first",
+            "  the second\\u{1b}",
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn wrap(text: &str, width: Option<usize>) -> Vec<String> {
     filled.map(Cow::into_owned).collect()
 }
 
-/// Lines with `key` before the first one, and blanks in its place before the others.
+/// Lines with `key` before the first line, and blanks in its place before the others.
 pub(crate) fn keyed(key: &str, width: usize, lines: Vec<String>) -> Vec<String> {
     let keys = std::iter::once(key).chain(std::iter::repeat(""));
     let line = |(key, line)| format!("{key:<width$}{line}");

@@ -1,5 +1,6 @@
 //! Memory, files, threads and wake-ups of a process, from /proc.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,14 @@ impl Footprint {
     /// Open file descriptors.
     pub fn fd_count(&self) -> usize {
         fs::read_dir(self.dir.join("fd")).unwrap().count()
+    }
+
+    /// Its sockets, by inode: a new connection is another socket.
+    pub fn sockets(&self) -> BTreeSet<String> {
+        let files = fs::read_dir(self.dir.join("fd")).unwrap();
+        let targets = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
+        let names = targets.map(|target| target.display().to_string());
+        names.filter(|name| name.starts_with("socket:")).collect()
     }
 
     /// How often its threads have gone to sleep so far, which equals their wake-ups.

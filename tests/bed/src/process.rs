@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{
+    Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
+};
 use std::thread;
 use std::time::Duration;
 
@@ -109,6 +111,11 @@ impl Process {
     /// The piped stdout; once.
     pub fn stdout(&mut self) -> ChildStdout {
         self.child_mut().stdout.take().expect("stdout is piped")
+    }
+
+    /// The piped stderr; once.
+    pub fn stderr(&mut self) -> ChildStderr {
+        self.child_mut().stderr.take().expect("stderr is piped")
     }
 
     /// Everything in the log, of earlier processes with the same log too.

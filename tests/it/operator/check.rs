@@ -66,7 +66,7 @@ fn shows_what_discovery_finds_now() {
     for expected in [
         format!("discovered     {NAME}: {plugins}/{NAME}/csi.sock\n"),
         format!("no csi.sock    {plugins}/{OTHER}\n"),
-        format!("no csi.sock    {plugins}/{THIRD} (there is nfs.sock instead)\n"),
+        format!("no csi.sock    {plugins}/{THIRD} (it contains nfs.sock)\n"),
     ] {
         assert!(said.contains(&expected), "{expected} not in {said}");
     }

@@ -27,7 +27,7 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         keys(&status),
-        ["drivers", "kubelet", "ready", "version"].into()
+        ["drivers", "kubelet", "notes", "ready", "version"].into()
     );
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(keys(&status["kubelet"]), ["pid", "registry_dir"].into());
@@ -36,7 +36,7 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
     assert_eq!(status["kubelet"]["registry_dir"], registry_dir);
     let driver = &status["drivers"][0];
     let all = "id name phase reason since csi_socket endpoint registration_socket link node_id \
-               vendor_version registrations rejections announcements link_repairs last_error";
+               vendor_version answering registrations rejections announcements link_repairs last_error";
     assert_eq!(keys(driver), all.split_whitespace().collect());
     for unknown in [
         "name",
@@ -52,6 +52,8 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
     assert!(since <= jiff::Timestamp::now());
     assert_eq!(driver["csi_socket"], driver["endpoint"]);
     assert_eq!(driver["registrations"], 0);
+    assert_eq!(driver["answering"], false);
+    assert_eq!(status["notes"], Value::Array(Vec::new()));
 }
 
 #[test]
@@ -75,6 +77,7 @@ fn status_knows_everything_of_a_registered_driver() {
         assert_eq!(shown["link"], text(scene.node.link(NAME)));
         assert_eq!(shown["node_id"], "node-1");
         assert_eq!(shown["vendor_version"], "1.2.3");
+        assert_eq!(shown["answering"], true);
         let counts = [
             "registrations",
             "rejections",

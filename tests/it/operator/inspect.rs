@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bed::driver::Call;
 use bed::scene::NAME;
-use bed::{Behaviour, FakeDriver, stderr, stdout};
+use bed::{Behaviour, FakeDriver, Scene, stderr, stdout};
 use serde_json::Value;
 
 use crate::setup;
@@ -120,4 +120,96 @@ fn a_socket_that_does_not_exist_is_named_on_stderr() {
         stderr(&output).contains("the socket /nowhere/csi.sock does not exist"),
         "{output:?}"
     );
+}
+
+/// The driver's socket in the JSON of `inspect`, which must succeed.
+#[track_caller]
+fn found(scene: &Scene, driver: &str) -> String {
+    let output = scene.registrar.succeed(&["inspect", "--json", driver]);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    said["socket"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_driver_is_found_by_its_id_or_name_in_the_status_of_the_daemon() {
+    let mut scene = setup().drivers(&["x", NAME]).set();
+    let socket = scene.node.root().join("elsewhere/csi.sock");
+    let tables = format!("[drivers.x]\ncsi_socket = {socket:?}\n[drivers.z]\n");
+    scene.node.write_default_config(&[], &tables);
+    scene.registrar.start();
+    let _driver = FakeDriver::start_in_new_directory(socket.clone(), Behaviour::named(NAME));
+    scene.phase("x", "waiting-for-kubelet");
+    // The daemon knows the driver, whatever the configuration says now.
+    scene.node.write_default_config(&[], "");
+    for driver in ["x", NAME] {
+        assert_eq!(found(&scene, driver), socket.display().to_string());
+    }
+    let said = stdout(&scene.registrar.succeed(&["inspect", "x"]));
+    let row = format!("socket        {}\n", socket.display());
+    assert!(said.contains(&row), "{said}");
+    let output = scene.registrar.run_cli(["inspect", "y"]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = "there is no file \"y\" in this directory, and no such driver: \
+                 the daemon has no driver \"y\"; it has x, z";
+    assert!(stderr(&output).contains(words), "{output:?}");
+    // A driver of the daemon that does not run.
+    let output = scene.registrar.run_cli(["inspect", "z"]);
+    let words = format!(
+        "the socket {} does not exist",
+        scene.node.csi_socket("z").display()
+    );
+    assert!(stderr(&output).contains(&words), "{output:?}");
+}
+
+#[test]
+fn without_a_daemon_a_driver_is_found_in_the_configuration() {
+    let scene = setup().drivers(&[]).set();
+    let socket = scene.node.root().join("elsewhere/csi.sock");
+    let table = format!("[drivers.x]\ncsi_socket = {socket:?}\nname = {NAME:?}\n");
+    scene.node.write_default_config(&[], &table);
+    let _driver = FakeDriver::start_in_new_directory(socket.clone(), Behaviour::named(NAME));
+    for driver in ["x", NAME] {
+        assert_eq!(found(&scene, driver), socket.display().to_string());
+    }
+    let discovered = scene.named("nfs", "nfs.csi.k8s.io");
+    assert_eq!(
+        found(&scene, "nfs"),
+        discovered.path().display().to_string()
+    );
+    let output = scene.registrar.run_cli(["inspect", "y"]);
+    assert_eq!(output.status.code(), Some(1));
+    let missing = format!("{} does not exist", scene.node.csi_socket("y").display());
+    for words in [
+        "there is no file \"y\" in this directory, and no such driver",
+        "the configuration has no table [drivers.\"y\"]",
+        &missing,
+        "is not running",
+    ] {
+        assert!(stderr(&output).contains(words), "{words:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_file_wins_over_a_driver_of_the_same_name() {
+    let scene = setup().drivers(&["x"]).started();
+    scene.phase("x", "waiting-for-driver");
+    let directory = scene.node.root().join("here");
+    let driver = FakeDriver::start_in_new_directory(directory.join("x"), Behaviour::named(NAME));
+    let mut command = scene.registrar.command("inspect");
+    let output = command.arg("x").current_dir(&directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(stdout(&output).contains(NAME), "{output:?}");
+    drop(driver);
+}
+
+#[test]
+fn a_directory_of_the_drivers_id_is_no_socket() {
+    let scene = setup().drivers(&["x"]).set();
+    let driver = scene.named("x", NAME);
+    let mut command = scene.registrar.command("inspect");
+    let plugins = scene.node.plugins_dir();
+    let output = command.arg("x").current_dir(plugins).output().unwrap();
+    let socket = driver.path().display().to_string();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(stdout(&output).contains(&socket), "{output:?}");
 }

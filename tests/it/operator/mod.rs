@@ -2,9 +2,11 @@
 
 mod check;
 mod commands;
+mod completions;
 mod deleted_sockets;
 mod doctor;
 mod driver_faults;
+mod gate;
 mod healthz;
 mod http;
 mod inspect;

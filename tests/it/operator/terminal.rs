@@ -1,78 +1,12 @@
 //! The output in a real terminal, which tmux provides.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bed::scene::{NAME, SOON};
-use bed::{Behaviour, FakeDriver, Scene, eventually, has_program, stdout};
+use bed::{Behaviour, FakeDriver, Scene, eventually, has_program};
 
 use crate::setup;
-
-/// A separate tmux server, which ends when this is dropped.
-struct Tmux {
-    socket: String,
-}
-
-impl Tmux {
-    /// On a new socket: a server that is still ending would end the next one on the same socket too.
-    fn start(scene: &Scene, command: &str) -> Tmux {
-        static STARTED: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("tmux-{}", STARTED.fetch_add(1, Ordering::Relaxed));
-        let tmux = Tmux {
-            socket: scene.node.root().join(name).display().to_string(),
-        };
-        let started = tmux.run(&["new-session", "-d", "-x", "80", "-y", "24", command]);
-        assert!(started.status.success(), "{started:?}");
-        tmux
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        Command::new("tmux")
-            .args(["-f", "/dev/null", "-S", &self.socket])
-            .args(arguments)
-            .env("LC_ALL", "C.UTF-8")
-            .env_remove("TMUX")
-            .output()
-            .unwrap()
-    }
-
-    /// The text on the screen; with `-e`, with its colours.
-    fn screen(&self, more: &[&str]) -> String {
-        let mut arguments = vec!["capture-pane", "-p"];
-        arguments.extend(more);
-        stdout(&self.run(&arguments))
-    }
-
-    #[track_caller]
-    fn wait(&self, words: &str) -> String {
-        self.wait_on(&[], words)
-    }
-
-    /// The same, with lines joined that the terminal wrapped at its edge, as its clipboard does.
-    #[track_caller]
-    fn wait_joined(&self, words: &str) -> String {
-        self.wait_on(&["-J"], words)
-    }
-
-    #[track_caller]
-    fn wait_on(&self, more: &[&str], words: &str) -> String {
-        eventually(words, SOON, || {
-            let screen = self.screen(more);
-            if screen.contains(words) {
-                Ok(screen)
-            } else {
-                Err(screen)
-            }
-        })
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        self.run(&["kill-server"]);
-    }
-}
+use crate::tmux::Tmux;
 
 fn watching(scene: &Scene, environment: &str) -> Tmux {
     let line = scene.registrar.command_line("status").join(" ");
@@ -100,6 +34,31 @@ fn watching_shows_a_driver_from_waiting_to_registered_in_place() {
     tmux.run(&["send-keys", "C-c"]);
     let screen = tmux.wait("ended with 0");
     assert!(screen.contains("registered"), "{screen}");
+}
+
+#[test]
+fn watching_keeps_the_table_while_the_daemon_is_away_and_goes_on_when_it_is_back() {
+    if !has_program("tmux") {
+        return;
+    }
+    let mut scene = setup().started();
+    scene.phase(NAME, "waiting-for-driver");
+    let tmux = watching(&scene, "A=b");
+    tmux.wait("waiting-for-driver");
+    scene.registrar.stop();
+    let screen = tmux.wait("the daemon has not answered since 20");
+    assert!(screen.contains("waiting-for-driver"), "{screen}");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+    eventually("the age goes on", SOON, || tmux.screen(&[]) != screen);
+    scene.registrar.start();
+    let _driver = scene.node.driver(NAME);
+    let screen = tmux.wait("waiting-for-kubelet");
+    assert!(!screen.contains("has not answered"), "{screen}");
+    assert_eq!(screen.matches("DRIVER").count(), 1, "{screen}");
+    scene.registrar.stop();
+    tmux.wait("has not answered");
+    tmux.run(&["send-keys", "C-c"]);
+    tmux.wait("ended with 0");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bed::scene::NAME;
 use bed::wire::RegistrationCall;
-use bed::{Process, Scene, flood};
+use bed::{Footprint, Process, Scene, flood, never};
 use nix::sys::signal::Signal;
 
 use crate::http_client::{PATIENCE, wait_code};
@@ -75,11 +75,22 @@ fn a_silent_control_client_is_closed_and_a_watching_client_is_not() {
     let mut mute = UnixStream::connect(control).unwrap();
     mute.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut watch = scene.registrar.command("status");
-    let mut watching = Process::start(watch.arg("--watch").stdout(Stdio::null()));
+    let mut watching = Process::start(watch.arg("--watch").stdout(Stdio::piped()));
+    let mut titles = [0; "DRIVER".len()];
+    let mut shown = watching.stdout();
+    shown.read_exact(&mut titles).unwrap();
+    let sockets = || Footprint::of(watching.pid()).sockets();
+    let before = sockets();
+    assert!(!before.is_empty());
     let mut sent = Vec::new();
     // Settings come first; then nothing, until the daemon closes.
     mute.read_to_end(&mut sent).unwrap();
-    assert!(watching.is_running(), "its connection was closed as well");
+    // It would connect again at once.
+    never(
+        "its connection is closed as well",
+        Duration::from_millis(500),
+        || sockets() != before,
+    );
 }
 
 /// The clients have closed their connections before the daemon serves them: SIGSTOP holds it up.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use bed::scene::{NAME, SOON};
-use bed::{Process, eventually, flood, never};
+use bed::{Footprint, Process, eventually, flood, never};
 
 use crate::setup;
 
@@ -43,11 +43,15 @@ fn clients_that_have_asked_are_not_closed_for_mute_ones() {
     let mut watching = Process::start(&mut watch);
     let mut lines = BufReader::new(watching.stdout()).lines();
     assert!(lines.next().is_some(), "it has asked");
+    let sockets = || Footprint::of(watching.pid()).sockets();
+    let before = sockets();
+    assert!(!before.is_empty());
     let _held = flood(&scene.control(), 500, HALF_A_PREFACE);
     let _driver = scene.node.driver(NAME);
-    // If the daemon had closed the connection, the stream would end here.
     let told = lines.find(|line| line.as_ref().unwrap().contains("waiting-for-kubelet"));
-    assert!(told.is_some(), "its connection was closed");
+    assert!(told.is_some(), "the watch has ended");
+    // If the daemon had closed the connection, the client would have another one by now.
+    assert_eq!(sockets(), before, "its connection was closed");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The gate: the state that `status` and `wait` require of the node before they return 0.
 
 use super::args::{Args, WaitState};
-use super::check;
+use super::configuration::accepted;
 use super::exit::Exit;
 use super::selection::{find, no_driver};
 use crate::api::status;
@@ -50,11 +50,11 @@ impl Gate<'_> {
         if !self.strict {
             return None;
         }
-        match check::accepts(args).await {
+        match accepted(args).await {
             Err(Exit::Config(why) | Exit::Failed(why)) => Some(format!(
                 "the daemon would refuse the configuration on disk: {why}"
             )),
-            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(()) => None,
+            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(_) => None,
         }
     }
 

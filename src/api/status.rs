@@ -23,6 +23,17 @@ pub(crate) fn is_unready(driver: &Driver) -> bool {
     !is_ready(driver) && !driver.without_node_service
 }
 
+/// Whether the driver is ready, in one word. A driver without a Node service is neither.
+pub(crate) fn readiness(driver: &Driver) -> &'static str {
+    if is_ready(driver) {
+        "yes"
+    } else if is_unready(driver) {
+        "no"
+    } else {
+        "-"
+    }
+}
+
 /// Why the drivers are not all ready, a line for each; empty if they are. There must be at least one.
 pub(crate) fn unready_drivers(status: &Status) -> Vec<String> {
     if status.drivers.is_empty() {

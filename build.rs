@@ -3,10 +3,11 @@
 use std::error::Error;
 
 /// Fields of the status that the commands and HTTP need, and that are not part of the promised JSON.
-const NOT_IN_JSON: [&str; 11] = [
+const NOT_IN_JSON: [&str; 12] = [
     "Status.config_refused",
     "Status.config_accepted",
     "Status.directories_without_socket",
+    "Status.problems",
     "Driver.serving",
     "Driver.without_node_service",
     "Driver.socket_stands",

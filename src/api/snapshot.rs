@@ -35,6 +35,7 @@ pub(crate) struct Daemon {
     pub(crate) ready: bool,
     pub(crate) kubelet: Kubelet,
     pub(crate) notes: Vec<String>,
+    pub(crate) problems: Vec<String>,
     pub(crate) config_refused: bool,
     pub(crate) config_accepted: Timestamp,
     pub(crate) directories_without_socket: u32,
@@ -57,6 +58,7 @@ impl Snapshot {
             ready,
             kubelet,
             notes,
+            problems,
             config_refused,
             config_accepted,
             directories_without_socket,
@@ -71,6 +73,7 @@ impl Snapshot {
                 .map(|driver| Driver::clone(driver))
                 .collect(),
             notes,
+            problems,
             config_refused,
             config_accepted: config_accepted.as_duration().as_secs_f64(),
             directories_without_socket,

@@ -23,6 +23,17 @@ pub(crate) fn is_unready(driver: &Driver) -> bool {
     !is_ready(driver) && !driver.without_node_service
 }
 
+/// Whether the driver is ready, in one word. A driver without a Node service is neither.
+pub(crate) fn readiness(driver: &Driver) -> &'static str {
+    if is_ready(driver) {
+        "yes"
+    } else if is_unready(driver) {
+        "no"
+    } else {
+        "-"
+    }
+}
+
 /// Why the drivers are not all ready, a line for each; empty if they are. There must be at least one.
 pub(crate) fn unready_drivers(status: &Status) -> Vec<String> {
     if status.drivers.is_empty() {
@@ -33,14 +44,14 @@ pub(crate) fn unready_drivers(status: &Status) -> Vec<String> {
 }
 
 /// Why the node is not ready for `status` and `wait`: beside the drivers, the changed configuration
-/// must not have been refused. With `strict`, the daemon must have no note at all.
+/// must not have been refused. With `strict`, the daemon must have no problem at all.
 pub(crate) fn shortfalls(status: &Status, strict: bool) -> Vec<String> {
     let mut shortfalls = unready_drivers(status);
     if strict {
-        shortfalls.extend(status.notes.iter().cloned());
+        shortfalls.extend(status.problems.iter().cloned());
     } else if status.config_refused {
-        // The first note says why.
-        shortfalls.extend(status.notes.first().cloned());
+        // The first problem says why.
+        shortfalls.extend(status.problems.first().cloned());
     }
     shortfalls
 }
@@ -94,10 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_configuration_falls_short_and_another_note_only_where_that_is_asked_for() {
+    fn a_refused_configuration_falls_short_and_another_problem_only_where_that_is_asked_for() {
         let note = || vec!["so it is".to_owned()];
         let noted = Status {
-            notes: note(),
+            notes: vec!["a risk".to_owned(), "so it is".to_owned()],
+            problems: note(),
             ..status(vec![driver(Phase::Registered, true)])
         };
         assert!(shortfalls(&noted, false).is_empty());

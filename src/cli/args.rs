@@ -143,8 +143,8 @@ pub(crate) struct WaitOptions {
     /// The state to wait for.
     #[arg(long = "for", value_name = "STATE", default_value = "ready")]
     pub(crate) state: WaitState,
-    /// Also wait until the daemon has no notes, runs this program's version, and would accept the
-    /// configuration on disk. This concerns the whole node, whichever state or drivers the command
+    /// Also wait until the daemon has no note of a problem, runs this program's version, and would
+    /// accept the configuration on disk. This concerns the whole node, whichever state or drivers the command
     /// names.
     #[arg(long)]
     pub(crate) strict: bool,

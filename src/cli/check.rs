@@ -3,35 +3,31 @@
 mod forecast;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::Path;
-use std::time::Duration;
-
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use self::forecast::{Planned, Running, forecast};
 use super::args::Args;
 use super::client::connect;
-use super::configuration::Configuration;
+use super::configuration::{Accepted, accepted};
 use super::exit::{Exit, print_error};
 use super::render::print;
 use crate::api::control::ClientError;
 use crate::config::{Loaded, Settings, csi_socket};
 use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
 use crate::csi::trust::Exposure;
+use crate::disk::directory::is_missing;
 use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::missing_mount::MissingMount;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir;
+use crate::os::text::printable;
 use crate::supervisor::saved_state::SavedState;
-use crate::systemd::sandbox;
 
 /// Takes the place of a driver's name that the configuration does not have.
 const UNKNOWN: &str = "NAME";
-
-/// How long the files and directories of the configuration may take. Finding the kubelet's root
-/// directory alone may take 2 s.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What discovery finds in plugins_dir now.
 #[derive(Default)]
@@ -43,9 +39,12 @@ struct Plugins {
 }
 
 pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
-    let (loaded, layout) = load(args).await?;
+    let Accepted {
+        loaded,
+        layout,
+        mut warnings,
+    } = accepted(args).await?;
     let settings = &loaded.settings;
-    let mut warnings = refuse_what_the_unit_refuses(args, settings).await?;
     let reach = Reach::now();
     warnings.extend(missing_plugins_dir(settings, &reach));
     let plugins = Plugins::now(settings, &reach).unwrap_or_else(|error| {
@@ -69,69 +68,33 @@ pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Whether the daemon of the unit would accept the configuration that is on disk now.
-pub(super) async fn accepts(args: &Args) -> Result<(), Exit> {
-    let (loaded, _) = load(args).await?;
-    let accepted = refuse_what_the_unit_refuses(args, &loaded.settings).await;
-    accepted.map(drop)
-}
-
-/// Reads the configuration in another thread: it looks at registry_dir and at the kubelet's directory,
-/// and a file system that hangs must not block the command.
-async fn load(args: &Args) -> Result<(Loaded, Layout), Exit> {
-    let configuration = Configuration::of_command(args);
-    let loading = spawn_blocking(move || {
-        let loaded = configuration.load()?;
-        let layout = loaded.settings.layout();
-        Ok::<_, Exit>((loaded, layout))
-    });
-    match timeout(PATIENCE, loading).await {
-        Ok(loaded) => loaded.map_err(Exit::failed)?,
-        Err(_) => Err(Exit::Failed(format!(
-            "the check did not end within {PATIENCE:?}: a file system on the path of registry_dir or \
-             of kubelet.registry_dir does not answer"
-        ))),
-    }
-}
-
-/// The daemon of the unit refuses directories that its sandbox keeps from it. A configuration that
-/// `--config` names is not the unit's, and a host without the unit has a sandbox of its own or none:
-/// there the shipped unit is only warned about.
-async fn refuse_what_the_unit_refuses(
-    args: &Args,
-    settings: &Settings,
-) -> Result<Vec<String>, Exit> {
-    let of_unit = match args.config {
-        None => sandbox::of_the_unit(settings).await,
-        Some(_) => None,
-    };
-    match of_unit {
-        Some(kept) => kept
-            .map(|()| Vec::new())
-            .map_err(|kept| Exit::Config(kept.to_string())),
-        None => Ok(sandbox::kept_by_the_unit(settings)),
-    }
-}
-
-/// plugins_dir is never created by us, so a misspelled path or a missing mount would be waited for.
+/// The registrar never creates plugins_dir: it would wait indefinitely for a misspelled path.
 fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
     let directory = &settings.plugins_dir;
     let mut sockets = settings.drivers.values().map(|driver| &driver.csi_socket);
     let is_used = settings.discovery.enabled || sockets.any(|socket| socket.starts_with(directory));
-    if !is_used || reach.may_hang(directory) || directory.exists() {
+    if !is_used || reach.may_hang(directory) {
         return None;
     }
-    let nearest = directory.ancestors().find(|above| above.is_dir());
-    Some(format!(
-        "plugins_dir = \"{}\" does not exist; the nearest directory that exists is {}: check the \
-         spelling, and whether a disk is not mounted",
-        directory.display(),
-        nearest.unwrap_or(Path::new("/")).display()
-    ))
+    let what = match fs::metadata(directory) {
+        Ok(found) if found.is_dir() => return None,
+        Ok(_) => "is not a directory".to_owned(),
+        Err(error) if is_missing(&error) => {
+            let nearest = directory.ancestors().find(|above| above.is_dir());
+            let nearest = nearest.unwrap_or(Path::new("/")).display();
+            let fix = match MissingMount::above(directory) {
+                Some(mount) => format!("{mount}; {}", mount.fix()),
+                None => "check the spelling, and whether a disk is not mounted".to_owned(),
+            };
+            format!("does not exist; the nearest directory that exists is {nearest}: {fix}")
+        }
+        Err(error) => format!("cannot be looked at: {error}"),
+    };
+    Some(format!("plugins_dir = \"{}\" {what}", directory.display()))
 }
 
 impl Plugins {
-    fn now(settings: &Settings, reach: &Reach) -> std::io::Result<Plugins> {
+    fn now(settings: &Settings, reach: &Reach) -> io::Result<Plugins> {
         Ok(Plugins {
             found: found_now(settings, reach)?,
             idle: idle_now(settings, reach)?,
@@ -143,7 +106,8 @@ impl Plugins {
 /// The files that were read, and those that were not.
 fn files(loaded: &Loaded) -> String {
     let read = loaded.files.iter();
-    let read = read.map(|file| format!("read           {}\n", file.display()));
+    let read = read.map(|file| printable(&file.to_string_lossy()));
+    let read = read.map(|file| format!("read           {file}\n"));
     let passed_over = loaded.passed_over.iter().chain(&loaded.warnings);
     let passed_over = passed_over.map(|file| format!("passed over    {file}\n"));
     read.chain(passed_over).collect()
@@ -188,14 +152,19 @@ fn discovery(settings: &Settings, plugins: &Plugins, reach: &Reach) -> String {
         let socket = csi_socket(directory, id);
         lines += &format!("discovered     {id}: {}", socket.display());
         if let Ok(Some(exposure)) = Exposure::of(&socket) {
-            lines += &format!("; the daemon will not call it: {exposure}");
+            lines += &format!("; the daemon does not accept it: {exposure}");
         }
         lines += "\n";
     }
     for idle in &plugins.idle {
         lines += &format!("no csi.sock    {idle}\n");
     }
-    let hangs = |path: &Path| format!("not looked at  {}: may hang\n", path.display());
+    let hangs = |path: &Path| {
+        format!(
+            "not looked at  {}: on a file system that may hang\n",
+            path.display()
+        )
+    };
     if reach.may_hang(directory) {
         lines += &hangs(directory);
     }

@@ -2,14 +2,23 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::args::Args;
-use super::exit::print_error;
+use super::exit::{Exit, print_error};
 use crate::config::{self, ConfigError, Loaded, Sources};
+use crate::disk::layout::Layout;
 use crate::disk::runtime_dir;
 use crate::kubelet::root::{self, Host, KubeletRoot, RootSource};
 use crate::supervisor::saved_state::SavedState;
-use crate::systemd::main_pids_of_kubelets;
+use crate::systemd::{main_pids_of_kubelets, sandbox};
+
+/// How long the files and directories of the configuration may take. Finding the kubelet's root
+/// directory alone may take 2 s.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A configuration that can be read more than once.
 pub(super) struct Configuration {
@@ -59,6 +68,53 @@ pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
         print_error(&format!("warning: {warning}"));
     }
     Ok(loaded)
+}
+
+/// A configuration that the daemon of the unit accepts.
+pub(super) struct Accepted {
+    pub(super) loaded: Loaded,
+    pub(super) layout: Layout,
+    /// Directories that the shipped unit would hide, where it is not known which unit runs the daemon.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The configuration, unless the daemon of the unit would refuse it at its start or at a reload. The
+/// error has the daemon's words.
+pub(super) async fn accepted(args: &Args) -> Result<Accepted, Exit> {
+    let (loaded, layout) = load_apart(args).await?;
+    // A configuration that `--config` names is not the unit's.
+    let of_unit = match args.config {
+        None => sandbox::of_the_unit(&loaded.settings).await,
+        Some(_) => None,
+    };
+    let warnings = match of_unit {
+        Some(Err(kept)) => return Err(Exit::Config(kept.to_string())),
+        Some(Ok(())) => Vec::new(),
+        None => sandbox::kept_by_the_unit(&loaded.settings),
+    };
+    Ok(Accepted {
+        loaded,
+        layout,
+        warnings,
+    })
+}
+
+/// Reads the configuration in another thread: it looks at registry_dir and at the kubelet's directory,
+/// and a file system that hangs must not block the command.
+async fn load_apart(args: &Args) -> Result<(Loaded, Layout), Exit> {
+    let configuration = Configuration::of_command(args);
+    let loading = spawn_blocking(move || {
+        let loaded = configuration.load()?;
+        let layout = loaded.settings.layout();
+        Ok::<_, Exit>((loaded, layout))
+    });
+    match timeout(PATIENCE, loading).await {
+        Ok(loaded) => loaded.map_err(Exit::failed)?,
+        Err(_) => Err(Exit::Failed(format!(
+            "the configuration was not read within {PATIENCE:?}: a file system on the path of \
+             registry_dir or of kubelet.registry_dir does not answer"
+        ))),
+    }
 }
 
 /// The root of the kubelet that last called a daemon with this runtime directory.

@@ -1,7 +1,7 @@
 //! The gate: the state that `status` and `wait` require of the node before they return 0.
 
 use super::args::{Args, WaitState};
-use super::check;
+use super::configuration::accepted;
 use super::exit::Exit;
 use super::selection::{find, no_driver};
 use crate::api::status;
@@ -16,7 +16,7 @@ pub(super) struct Gate<'a> {
     pub(super) state: WaitState,
     /// Ids or names; empty for all drivers.
     pub(super) drivers: &'a [String],
-    /// The daemon must also have no note and be of this program's version, and it must accept the
+    /// The daemon must also have no problem and be of this program's version, and it must accept the
     /// configuration on disk. This is about the node, whichever drivers are named.
     pub(super) strict: bool,
 }
@@ -28,7 +28,7 @@ impl Gate<'_> {
         let mut shortfalls = if all_ready {
             status::shortfalls(status, self.strict)
         } else {
-            let notes = status.notes.iter().filter(|_| self.strict).cloned();
+            let notes = status.problems.iter().filter(|_| self.strict).cloned();
             self.lacking(status).into_iter().chain(notes).collect()
         };
         shortfalls.extend(self.other_version(status));
@@ -50,11 +50,11 @@ impl Gate<'_> {
         if !self.strict {
             return None;
         }
-        match check::accepts(args).await {
+        match accepted(args).await {
             Err(Exit::Config(why) | Exit::Failed(why)) => Some(format!(
                 "the daemon would refuse the configuration on disk: {why}"
             )),
-            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(()) => None,
+            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(_) => None,
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
     fn strict_wants_no_note_and_the_version_of_this_program() {
         let old = Status {
             version: "0.0.1".to_owned(),
-            notes: vec!["so it is".to_owned()],
+            problems: vec!["so it is".to_owned()],
             ..status()
         };
         for state in [WaitState::Ready, WaitState::Registered, WaitState::Serving] {

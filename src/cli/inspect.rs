@@ -8,7 +8,6 @@ use super::args::Args;
 use super::client::connect;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
-use super::ndr::flags::without_scheme;
 use super::render::paint::Paint;
 use super::render::{Screen, keyed, report};
 use super::selection::{self, no_driver};
@@ -20,6 +19,7 @@ use crate::csi::rules::Breach;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::socket::SUN_PATH_MAX;
+use crate::grpc::client::without_scheme;
 use crate::os::text::printable;
 
 /// The columns before a value.

@@ -122,7 +122,7 @@ impl fmt::Display for IdleDirectory {
         write!(formatter, "{}", self.path.display())?;
         if !self.sockets.is_empty() {
             let sockets = self.sockets.join(", ");
-            write!(formatter, " (there is {sockets} instead)")?;
+            write!(formatter, " (it contains {sockets})")?;
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ mod tests {
                 .join("\n")
                 .replace(&*plugins_dir.to_string_lossy(), "")
         };
-        let both = "/empty\n/other (there is nfs.sock instead)";
+        let both = "/empty\n/other (it contains nfs.sock)";
         assert_eq!(idle(&settings), both.replace("\n", "\n/kubernetes.io\n"));
         settings.kubelet.root_dir = RootDir::Path(dir.path().to_owned());
         assert_eq!(idle(&settings), both);

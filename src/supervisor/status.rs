@@ -200,13 +200,15 @@ impl Runner {
 impl Supervisor {
     /// The daemon itself, for the snapshot.
     pub(super) fn daemon(&self) -> Daemon {
+        let [problems, risks] = self.notes();
         Daemon {
             ready: self.ready,
             kubelet: Kubelet {
                 registry_dir: text(self.layout.kubelet_dir()),
                 pid: self.kubelets.last_caller().map(|kubelet| kubelet.pid),
             },
-            notes: self.notes(),
+            notes: [problems.clone(), risks].concat(),
+            problems,
             config_refused: self.troubles.refusal.is_some(),
             config_accepted: self.config_accepted,
             directories_without_socket: self.discovery.idle_count(),
@@ -214,7 +216,9 @@ impl Supervisor {
     }
 
     /// What is wrong with the daemon itself, whatever the state of the drivers.
-    fn notes(&self) -> Vec<String> {
+    ///
+    /// First the problems that an operator has to act on, then the risks that the operator has chosen.
+    fn notes(&self) -> [Vec<String>; 2] {
         let unwatched = self.watcher.unwatched_paths().next().map(|directory| {
             format!(
                 "inotify does not watch {}, so that changes are looked for every second",
@@ -223,18 +227,21 @@ impl Supervisor {
         });
         let forbidden = self.watcher.forbidden().next();
         let unseen = self.kubelets.are_unseen() && !are_links_sockets(&self.kubelets, &self.layout);
-        let notes = [
+        let problems = [
             self.troubles.refusal.clone(),
             unwatched,
             forbidden.map(|directory| self.watcher.unreadable(directory)),
-            self.exposed(),
             self.troubles.http.clone(),
             self.state_file.trouble(),
-            unseen.then(|| UNSEEN_KUBELET.to_owned()),
             self.discovery.idle_note(),
             self.registry_mount.note(),
         ];
-        notes.into_iter().flatten().collect()
+        // The operator declared the driver, or chose to run the registrar in such a pod.
+        let risks = [self.exposed(), unseen.then(|| UNSEEN_KUBELET.to_owned())];
+        [
+            problems.into_iter().flatten().collect(),
+            risks.into_iter().flatten().collect(),
+        ]
     }
 
     /// The state in one line, for systemd.

@@ -38,15 +38,13 @@ pub(super) fn page(status: &Status) -> String {
 }
 
 fn row(driver: &Driver, now: Timestamp) -> String {
-    let ready = if status::is_ready(driver) {
-        "<td>yes"
-    } else if status::is_unready(driver) {
-        "<td class=\"unready\">no"
-    } else {
-        "<td>-"
+    let class = match status::is_unready(driver) {
+        true => " class=\"unready\"",
+        false => "",
     };
+    let ready = status::readiness(driver);
     format!(
-        "<tr><td>{}<td class=\"phase {phase}\">{phase}{ready}<td>{}<td>{}<td>{}\n",
+        "<tr><td>{}<td class=\"phase {phase}\">{phase}<td{class}>{ready}<td>{}<td>{}<td>{}\n",
         escape(&driver.id),
         age(&driver.since, now),
         escape(driver.node_id.as_deref().unwrap_or("-")),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::config::{self, Overrides, Sources};
-pub(in crate::cli) use crate::grpc::client::without_scheme;
+use crate::grpc::client::without_scheme;
 use crate::os::go_flags;
 
 /// The defaults of node-driver-registrar.

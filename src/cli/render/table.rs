@@ -66,10 +66,10 @@ impl Table {
             lines.push(std::mem::take(&mut id));
         }
         let node_id = printable(driver.node_id.as_deref().unwrap_or("-"));
-        let (ready, ready_style) = readiness(driver);
+        let ready = status::readiness(driver);
         let since = age(&driver.since, now);
         let cells: [&str; 5] = [&id, ready, &driver.phase, &since, &node_id];
-        lines.push(self.row(cells, [ready_style, phase_style(driver)]));
+        lines.push(self.row(cells, [ready_style(driver), phase_style(driver)]));
         for line in wrap(&driver.reason, self.width.map(|width| width - INDENT)) {
             lines.push(self.paint.paint(QUIET, &format!("{:INDENT$}{line}", "")));
         }
@@ -109,14 +109,14 @@ impl Table {
     }
 }
 
-/// Whether pods can use the driver. A driver without a Node service is never registered.
-fn readiness(driver: &Driver) -> (&'static str, Style) {
+/// The style of the readiness. A driver without a Node service is never registered.
+fn ready_style(driver: &Driver) -> Style {
     if status::is_ready(driver) {
-        ("yes", GOOD)
+        GOOD
     } else if status::is_unready(driver) {
-        ("no", BAD)
+        BAD
     } else {
-        ("-", QUIET)
+        QUIET
     }
 }
 

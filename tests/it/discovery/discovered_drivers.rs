@@ -58,7 +58,7 @@ fn a_directory_without_a_socket_is_named_until_it_has_a_driver_or_goes() {
     };
     assert!(named(&[NAME, OTHER, "left.behind"]), "{}", note());
     assert!(!named(&["scratch"]), "{}", note());
-    assert!(note().contains("(there is nfs.sock instead)"), "{}", note());
+    assert!(note().contains("(it contains nfs.sock)"), "{}", note());
     assert!(note().contains("discovery.exclude"), "{}", note());
     assert!(counted(3));
     let table = stdout(&scene.registrar.run_cli(["status"]));

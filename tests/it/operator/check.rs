@@ -66,7 +66,7 @@ fn shows_what_discovery_finds_now() {
     for expected in [
         format!("discovered     {NAME}: {plugins}/{NAME}/csi.sock\n"),
         format!("no csi.sock    {plugins}/{OTHER}\n"),
-        format!("no csi.sock    {plugins}/{THIRD} (there is nfs.sock instead)\n"),
+        format!("no csi.sock    {plugins}/{THIRD} (it contains nfs.sock)\n"),
     ] {
         assert!(said.contains(&expected), "{expected} not in {said}");
     }
@@ -151,8 +151,15 @@ fn a_plugins_dir_that_does_not_exist_is_a_warning_with_the_nearest_directory() {
         nearest.display()
     );
     assert!(stderr(&output).contains(&warning), "{output:?}");
-    fs::create_dir_all(&missing).unwrap();
+    fs::create_dir_all(missing.parent().unwrap()).unwrap();
+    fs::write(&missing, "").unwrap();
     let output = scene.registrar.succeed(&["check"]);
+    let warning = format!("warning: plugins_dir = {missing:?} is not a directory\n");
+    assert!(stderr(&output).contains(&warning), "{output:?}");
+    fs::remove_file(&missing).unwrap();
+    fs::create_dir(&missing).unwrap();
+    let output = scene.registrar.succeed(&["check"]);
+    assert!(!stderr(&output).contains(" is not a "), "{output:?}");
     assert!(!stderr(&output).contains("does not exist"), "{output:?}");
 }
 
@@ -165,7 +172,10 @@ fn a_file_system_that_hangs_does_not_hold_it_up() {
     };
     let hang = mount.hang();
     let said = stdout(&scene.registrar.succeed(&["check"]));
-    let expected = format!("not looked at  {}: may hang\n", directory.display());
+    let expected = format!(
+        "not looked at  {}: on a file system that may hang\n",
+        directory.display()
+    );
     assert!(said.contains(&expected), "{said}");
     drop(hang);
 }

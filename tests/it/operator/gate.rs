@@ -1,6 +1,7 @@
 //! The gate of `status` and `wait`: which node passes, and the words about a node that does not.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 use std::thread;
 use std::time::Duration;
@@ -70,6 +71,22 @@ fn a_registered_driver_that_stops_fails_both_and_is_named() {
     passes(&scene, &["--for", "registered"]);
     let said = times_out(&scene, &["--for", "serving"]);
     assert!(said.contains(NAME), "{said}");
+}
+
+/// The operator declared the driver, and accepts its users.
+#[test]
+fn strict_accepts_a_declared_driver_in_a_directory_of_others() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    let open = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(scene.directory(NAME), open).unwrap();
+    eventually("the directory is noted", SOON, || {
+        let notes = scene.registrar.status().unwrap().notes;
+        notes
+            .iter()
+            .any(|note| note.starts_with(&format!("{NAME}: ")))
+    });
+    passes(&scene, &["--strict"]);
+    scene.registrar.succeed(&["status", "--strict"]);
 }
 
 #[test]

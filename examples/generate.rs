@@ -314,7 +314,7 @@ running daemon.
 const REST: &str = r#".SH "EXIT STATUS"
 .TP
 0
-Success; for \fBstatus\fR: every driver is registered.
+Success; for \fBstatus\fR and \fBwait\fR: every driver is registered and answers, and at least one exists.
 .TP
 1
 Failure, or the answer is no.

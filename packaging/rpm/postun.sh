@@ -1,16 +1,13 @@
-# Does the same as %systemd_postun_with_restart: restarts a running unit after an upgrade.
-unit=node-storage-driver-registrar.service
+# Does the same as %systemd_postun. After an upgrade, %posttrans of the new package restarts the unit.
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload >/dev/null 2>&1 || :
-    if [ "$1" -ge 1 ]; then
-        systemctl try-restart "$unit" >/dev/null 2>&1 || :
-    fi
 fi
 if [ "$1" -eq 0 ]; then
     rm -rf /run/node-storage-driver-registrar
     # The package's directories, which its format does not list, and the directory that the daemon
     # created. A directory that is not empty belongs to another program.
     for directory in /vdata/storage/plugins_registry \
+        /usr/share/doc/node-storage-driver-registrar/config \
         /usr/share/doc/node-storage-driver-registrar/docs \
         /usr/share/doc/node-storage-driver-registrar/examples/drivers \
         /usr/share/doc/node-storage-driver-registrar/examples/prometheus \

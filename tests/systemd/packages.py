@@ -1,7 +1,10 @@
 """Upgrade, removal and purge of the .deb; the scripts of the .rpm as far as Debian runs them."""
 
+import os
+
 from check import check
 from container import eventually
+from gate import ALL_READY, BAD, BAD_ON_DISK, begin, end, says
 from host import CONFIG, DRIVER, RUNTIME, UNIT
 
 NAME = "node-storage-driver-registrar"
@@ -32,6 +35,80 @@ def an_upgrade_is_not_noticed_and_keeps_an_edited_configuration(node):
     assert node.installed_version() != before[1], "it was not upgraded"
     assert EDIT in node.path(f"{CONFIG}/config.toml").read_text(), "the edit is gone"
     node.wait_phase("registered")
+
+
+def install_deb(node, package):
+    """Installs a .deb, and returns the words that the operator reads."""
+    done = node.run("dpkg", "-i", package, timeout=120)
+    return done.stdout + done.stderr
+
+
+def names_the_fault_and_the_next_step(said):
+    for words in (BAD, "plugins_dir", f"systemctl restart {NAME}"):
+        assert words in said, f"the operator does not read {words}: {said}"
+
+
+def keeps_the_daemon_over_a_bad_configuration(node, upgrade):
+    """An upgrade that would restart the daemon into exit 78 leaves the running process alone."""
+    begin(node)
+    # The unit in the package then differs from the loaded unit.
+    os.utime(node.path(f"/usr/lib/systemd/system/{UNIT}"))
+    node.systemctl("daemon-reload")
+    before = node.pid()
+    node.configure("plugins_dir = 3\n", BAD)
+    try:
+        said = []
+        node.unnoticed(lambda: said.append(upgrade()))
+        state = node.show("ActiveState", "MainPID", "NeedDaemonReload")
+        kept = {"ActiveState": "active", "MainPID": str(before), "NeedDaemonReload": "no"}
+        assert state == kept, state
+        names_the_fault_and_the_next_step(said[0])
+        assert "the old process still runs" in said[0], said[0]
+        node.wait_phase("registered")
+        # The package manager has reported success: the gate must not.
+        says(node, BAD_ON_DISK, BAD)
+    finally:
+        node.configure(None, BAD)
+    node.systemctl("restart", UNIT)
+    assert node.pid() != before, "it was not restarted"
+    says(node, ALL_READY)
+    end(node)
+
+
+@check
+def an_upgrade_over_a_bad_configuration_keeps_the_daemon_and_says_so(node):
+    install_deb(node, node.deb)
+    before = node.installed_version()
+    keeps_the_daemon_over_a_bad_configuration(node, lambda: install_deb(node, node.next_deb))
+    assert node.installed_version() != before, "it was not upgraded"
+
+
+@check
+def an_installation_over_a_bad_configuration_does_not_start_the_daemon_and_says_so(node):
+    node.settle()
+    node.run("dpkg", "-P", NAME, timeout=120)
+    node.configure("plugins_dir = 3\n", BAD)
+    try:
+        names_the_fault_and_the_next_step(install_deb(node, node.next_deb))
+        state = node.show("ActiveState", "UnitFileState")
+        assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state
+    finally:
+        node.configure(None, BAD)
+    node.settle()
+
+
+@check
+def the_scripts_of_the_deb_restart_nothing_in_another_root_or_without_systemd(node):
+    node.settle()
+    before = node.pid()
+    script = f"/var/lib/dpkg/info/{NAME}.postinst"
+    node.run("env", "DPKG_ROOT=/opt/elsewhere", script, "configure", "0.0.1-1")
+    hidden = f"mount -t tmpfs none /run/systemd && {script} configure 0.0.1-1"
+    node.run("unshare", "--mount", "sh", "-c", hidden)
+    assert node.pid() == before, "it was restarted"
+    # The daemon of the unit does not see a variable of the operator's shell.
+    node.run("env", "NSDR_SERVICE__READY_WHEN=soon", script, "configure", "0.0.1-1")
+    assert node.pid() != before, "the script does not restart it at all"
 
 
 @check
@@ -116,6 +193,7 @@ def rpm(node, *arguments):
         options.append("--force-debian")
     done = node.run("rpm", *options, *arguments, timeout=120)
     assert "scriptlet failed" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
 
 
 @check
@@ -146,6 +224,36 @@ def an_upgrade_of_the_rpm_is_not_noticed_and_keeps_an_edited_configuration(node)
     assert node.is_active() and node.pid() != before, "it was not restarted"
     assert EDIT in node.path(f"{CONFIG}/config.toml").read_text(), "the edit is gone"
     assert node.show("UnitFileState")["UnitFileState"] == "enabled"
+
+
+@check
+def an_upgrade_of_the_rpm_over_a_bad_configuration_keeps_the_daemon_and_says_so(node):
+    rpm(node, "-U", "--oldpackage", "--replacepkgs", node.rpm)
+    keeps_the_daemon_over_a_bad_configuration(node, lambda: rpm(node, "-U", node.next_rpm))
+
+
+@check
+def an_upgrade_of_the_rpm_leaves_a_stopped_unit_stopped(node):
+    node.settle()
+    node.systemctl("stop", UNIT)
+    rpm(node, "-U", "--oldpackage", "--replacepkgs", node.rpm)
+    rpm(node, "-U", node.next_rpm)
+    state = node.show("ActiveState", "UnitFileState")
+    assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state
+
+
+@check
+def an_installation_of_the_rpm_over_a_bad_configuration_says_so(node):
+    rpm(node, "-e", NAME)
+    node.configure("plugins_dir = 3\n", BAD)
+    try:
+        names_the_fault_and_the_next_step(rpm(node, "-i", node.next_rpm))
+        state = node.show("ActiveState", "UnitFileState")
+        assert state == {"ActiveState": "inactive", "UnitFileState": "disabled"}, state
+    finally:
+        node.configure(None, BAD)
+    node.systemctl("enable", UNIT)
+    node.settle()
 
 
 @check

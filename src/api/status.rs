@@ -7,6 +7,9 @@ use crate::os::text::printable_json;
 /// What a gate says while no driver is there.
 const NO_DRIVERS: &str = "no drivers are configured or discovered";
 
+/// What a gate says of a refused configuration without a reason.
+const REFUSED: &str = "the daemon refused the changed configuration";
+
 /// The JSON of `status --json`, on one line.
 pub(crate) fn json(status: &Status) -> Result<String, serde_json::Error> {
     serde_json::to_string(status).map(printable_json)
@@ -50,8 +53,9 @@ pub(crate) fn shortfalls(status: &Status, strict: bool) -> Vec<String> {
     if strict {
         shortfalls.extend(status.problems.iter().cloned());
     } else if status.config_refused {
-        // The first problem says why.
-        shortfalls.extend(status.problems.first().cloned());
+        // The first problem says why. A daemon of another version may not have it.
+        let why = status.problems.first().cloned();
+        shortfalls.push(why.unwrap_or_else(|| REFUSED.to_owned()));
     }
     shortfalls
 }
@@ -119,6 +123,11 @@ mod tests {
             ..noted
         };
         assert_eq!(shortfalls(&refused, false), note());
+        let without_reason = Status {
+            problems: vec![],
+            ..refused.clone()
+        };
+        assert_eq!(shortfalls(&without_reason, false), [REFUSED]);
         assert!(unready_drivers(&refused).is_empty());
     }
 }

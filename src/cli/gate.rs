@@ -35,14 +35,9 @@ impl Gate<'_> {
         shortfalls
     }
 
-    /// The daemon is of another version than this program: after an upgrade the old process still runs.
+    /// The daemon is of another version than this program, and must not be.
     pub(super) fn other_version(&self, status: &Status) -> Option<String> {
-        (self.strict && status.version != VERSION).then(|| {
-            format!(
-                "the daemon runs version {}, and this program is version {VERSION}: systemctl restart node-storage-driver-registrar",
-                status.version
-            )
-        })
+        other_version(status).filter(|_| self.strict)
     }
 
     /// Why the daemon would refuse the configuration that is on disk now, at its next start or reload.
@@ -81,6 +76,16 @@ impl Gate<'_> {
             WaitState::Serving => driver.serving,
         }
     }
+}
+
+/// The daemon is of another version than this program: after an upgrade the old process still runs.
+pub(super) fn other_version(status: &Status) -> Option<String> {
+    (status.version != VERSION).then(|| {
+        format!(
+            "the daemon runs version {}, and this program is version {VERSION}: systemctl restart node-storage-driver-registrar",
+            status.version
+        )
+    })
 }
 
 #[cfg(test)]

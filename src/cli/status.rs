@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::args::{Args, StatusOptions, WaitState};
 use super::client::connect;
 use super::exit::{Exit, print_error};
-use super::gate::Gate;
+use super::gate::{Gate, other_version};
 use super::render::{Screen, print, table};
 use super::selection::{no_driver, select, unknown};
 use crate::api::status;
@@ -25,6 +25,11 @@ pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), E
         .chain(gate.other_version(&now))
         .chain(gate.refused_configuration(args).await)
         .collect();
+    if !options.strict
+        && let Some(difference) = other_version(&now)
+    {
+        print_error(&format!("warning: {difference}"));
+    }
     let shown = select(now, &options.drivers);
     if options.json || !shown.drivers.is_empty() || options.drivers.is_empty() {
         print(&text(&shown, options.json, &Screen::stdout())?)?;

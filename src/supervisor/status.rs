@@ -99,14 +99,10 @@ impl Runner {
     }
 
     fn log_taking_up(&self) {
-        let (id, published) = (&self.id, &self.published);
-        let Driver {
-            phase,
-            reason,
-            since,
-            ..
-        } = &**published;
-        tracing::info!(driver = %id, %phase, "{id}: taken up after a restart, {phase} since {since}: {reason}");
+        let (id, published) = (&self.id, &*self.published);
+        let (phase, since, reason) = (&published.phase, &published.since, &published.reason);
+        let (csi_socket, link) = (&published.csi_socket, published.link.as_deref());
+        tracing::info!(driver = %id, %phase, %csi_socket, link, "{id}: taken up after a restart, {phase} since {since}: {reason}");
     }
 
     /// The reason is in the line itself, because the journal shows no other field unless it is told to.

@@ -21,9 +21,11 @@ pub(crate) fn is_ready(driver: &Driver) -> bool {
 }
 
 /// The driver should be ready and is not. A driver without a Node service is never registered, and must
-/// not delay a client that waits for the node.
+/// not delay a client that waits for the node. A driver that a kubelet has registered had one.
 pub(crate) fn is_unready(driver: &Driver) -> bool {
-    !is_ready(driver) && !driver.without_node_service
+    let is_excused =
+        driver.without_node_service && driver.phase == Phase::WaitingForDriver.as_str();
+    !is_ready(driver) && !is_excused
 }
 
 /// Whether the driver is ready, in one word. A driver without a Node service is neither.
@@ -104,7 +106,13 @@ mod tests {
             without_node_service: true,
             ..driver(Phase::WaitingForDriver, true)
         };
-        assert!(unready_drivers(&status(vec![controller])).is_empty());
+        assert!(unready_drivers(&status(vec![controller.clone()])).is_empty());
+        let changed = Driver {
+            phase: Phase::Registered.to_string(),
+            answering: false,
+            ..controller
+        };
+        assert_eq!(unready_drivers(&status(vec![changed])).len(), 1);
         assert_eq!(unready_drivers(&status(vec![])), [NO_DRIVERS]);
     }
 

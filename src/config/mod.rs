@@ -30,11 +30,11 @@ pub use key::Key;
 pub use layer::Overrides;
 pub use origin::Origin;
 pub use provenance::{ExplainedKey, Provenance};
-pub(crate) use settings::csi_socket;
 pub use settings::{
     DiscoverySettings, DriverSettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings,
     Settings,
 };
+pub(crate) use settings::{PLUGINS_REGISTRY, csi_socket};
 pub use sources::{DEFAULT_CONFIG, Sources, UNIT_ENVIRONMENT};
 pub use value::{Listen, RootDir};
 

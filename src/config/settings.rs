@@ -22,7 +22,7 @@ const REGISTRY_DIR: &str = "/vdata/storage/plugins_registry";
 const KUBELET_ROOT: &str = "/var/lib/kubelet";
 
 /// The directory in its root directory that a kubelet watches.
-const PLUGINS_REGISTRY: &str = "plugins_registry";
+pub(crate) const PLUGINS_REGISTRY: &str = "plugins_registry";
 
 /// The keys of a driver that `[defaults]` does not have: they belong to a single driver.
 pub(super) const OWN_KEYS: [&str; 4] = ["csi_socket", "endpoint", "name", "supported_versions"];

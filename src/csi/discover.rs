@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::config::{Settings, csi_socket};
 use crate::disk::directory::is_missing;
@@ -24,6 +25,8 @@ pub(crate) struct IdleDirectory {
     pub(crate) path: PathBuf,
     /// The names of other sockets in it, a few at most.
     pub(crate) sockets: Vec<String>,
+    /// When an entry was last added or removed.
+    changed: Option<SystemTime>,
 }
 
 /// Entries of a directory that are looked at: a driver has a handful of files beside its socket.
@@ -31,6 +34,8 @@ const MOST_ENTRIES: usize = 256;
 /// Other sockets that are named.
 const MOST_SOCKETS: usize = 3;
 const KUBELETS_OWN: &str = "kubernetes.io";
+/// At the root of an ext4 file system.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// Tells which ids discovery may use: holds the sockets that the tables of one configuration name. A table
 /// that names an id or a socket takes precedence.
@@ -102,6 +107,8 @@ fn is_kubelets_own(settings: &Settings, id: &str) -> bool {
 impl IdleDirectory {
     /// Looks for sockets in the directory. A directory that cannot be read counts as empty.
     pub(crate) fn look(path: &Path) -> IdleDirectory {
+        // Before the entries are read: a change meanwhile is looked at again.
+        let changed = changed(path);
         let entries = fs::read_dir(path).into_iter().flatten().take(MOST_ENTRIES);
         let is_socket = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
         let sockets = entries.flatten().filter(is_socket);
@@ -113,8 +120,18 @@ impl IdleDirectory {
         IdleDirectory {
             path: path.to_owned(),
             sockets,
+            changed,
         }
     }
+
+    /// No entry was added or removed since, so that nothing has to be read again.
+    pub(crate) fn is_as_before(&self, path: &Path) -> bool {
+        self.path == path && self.changed.is_some() && self.changed == changed(path)
+    }
+}
+
+fn changed(directory: &Path) -> Option<SystemTime> {
+    fs::metadata(directory).ok()?.modified().ok()
 }
 
 impl fmt::Display for IdleDirectory {
@@ -165,9 +182,10 @@ pub(crate) fn plugins(directory: &Path, reach: &Reach) -> io::Result<Option<BTre
     Ok(Some(names))
 }
 
-/// A shell's `*` does not match hidden names. A name that would garble a log is no id either.
+/// A shell's `*` does not match hidden names. A name that would garble a log is no id either, nor is a name
+/// that fsck owns.
 fn is_id(name: &str) -> bool {
-    !name.starts_with('.') && !name.contains(garbles)
+    !name.starts_with('.') && name != LOST_AND_FOUND && !name.contains(garbles)
 }
 
 /// A link to a directory counts as a directory, and so does a path that may hang.
@@ -255,5 +273,6 @@ mod tests {
     fn hidden_names_and_names_that_garble_a_log_are_no_ids() {
         assert!(is_id("nfs.csi.k8s.io") && is_id("a b"));
         assert!(!is_id(".staging") && !is_id("a\nb") && !is_id("a\u{202e}b"));
+        assert!(!is_id("lost+found"));
     }
 }

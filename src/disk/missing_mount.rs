@@ -51,6 +51,11 @@ impl MissingMount {
         find(&path, &mounted, Path::new("/"))
     }
 
+    /// systemd does not mount it at boot.
+    pub(crate) fn is_noauto(&self) -> bool {
+        matches!(&self.origin, Origin::Fstab { line, .. } if is_noauto(line))
+    }
+
     /// The command that mounts it.
     pub(crate) fn fix(&self) -> String {
         match &self.origin {

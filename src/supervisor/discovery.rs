@@ -10,7 +10,8 @@ use super::saved_state::Origin;
 use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
 use crate::config::csi_socket;
 use crate::csi::discover::{Discoverable, IdleDirectory, exists, plugins};
-use crate::disk::directory;
+use crate::disk::directory::{self, inode};
+use crate::os::clock::Moment;
 use crate::os::task::Task;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
@@ -33,13 +34,24 @@ pub(super) struct Discovery {
     directory: Option<PathBuf>,
     /// The ids that discovery may use by the settings.
     discoverable: Discoverable,
-    /// Directories without a csi.sock so far. A path that may hang has not been looked at yet.
-    candidates: BTreeMap<DriverId, Option<IdleDirectory>>,
-    /// The directory could not be read the last time.
-    unreadable: bool,
+    /// Directories without a csi.sock so far.
+    candidates: BTreeMap<DriverId, Candidate>,
+    /// The device that the directory was on when its drivers were there.
+    device: Option<u64>,
+    /// What is wrong with the directory, in words.
+    trouble: Option<String>,
+    /// Since when a look at a directory that may hang has not ended.
+    looked_since: Option<Moment>,
     /// Looks of other threads, at paths that may hang: the look that runs, and the next look for
     /// changes since then.
     apart: HashMap<PathBuf, [Option<Task>; 2]>,
+}
+
+/// A directory without a csi.sock.
+enum Candidate {
+    /// It may hang, and no look at it has ended since then.
+    Unseen(Moment),
+    Idle(IdleDirectory),
 }
 
 /// What another thread saw in a directory that may hang.
@@ -86,7 +98,34 @@ impl Discovery {
     }
 
     fn idle(&self) -> impl Iterator<Item = &IdleDirectory> {
-        self.candidates.values().flatten()
+        self.candidates.values().filter_map(|seen| match seen {
+            Candidate::Idle(idle) => Some(idle),
+            Candidate::Unseen(_) => None,
+        })
+    }
+
+    /// The note about a directory that cannot be read, or that does not answer.
+    pub(super) fn trouble(&self, now: Moment) -> Option<String> {
+        let directory = self.directory.as_deref()?;
+        let is_late = |since: &Moment| now - *since > PATIENCE;
+        if self.looked_since.as_ref().is_some_and(is_late) {
+            let directory = directory.display();
+            return Some(format!(
+                "plugins_dir: the file system of {directory} does not answer, so that discovery finds no driver there"
+            ));
+        }
+        let unseen = |(id, seen): (&DriverId, &Candidate)| match seen {
+            Candidate::Unseen(since) if is_late(since) => Some(directory.join(&**id)),
+            Candidate::Unseen(_) | Candidate::Idle(_) => None,
+        };
+        let unseen = self.candidates.iter().find_map(unseen);
+        let unseen = unseen.map(|path| {
+            format!(
+                "plugins_dir: the file system of {} does not answer, so that discovery cannot look for a driver there",
+                path.display()
+            )
+        });
+        self.trouble.clone().or(unseen)
     }
 }
 
@@ -103,6 +142,7 @@ impl Supervisor {
         }
         let is_enabled = self.settings.discovery.enabled;
         let directory = is_enabled.then(|| self.settings.plugins_dir.clone());
+        let device = before.device.filter(|_| before.directory == directory);
         for (key, runner) in &mut self.runners {
             self.timers.set(Timer::Departure(*key), None);
             // A reload changes nothing about how long they have been gone.
@@ -114,6 +154,7 @@ impl Supervisor {
             self.watcher.follow_children(directory, &Subject::Plugins);
         }
         self.discovery.directory = directory;
+        self.discovery.device = device;
         self.discovery.discoverable = Discoverable::of(&self.settings);
     }
 
@@ -132,10 +173,13 @@ impl Supervisor {
     /// Looks at plugins_dir. The only place that reads a directory while the daemon runs: for an event
     /// in plugins_dir itself, and at the resync.
     pub(super) fn look_at_plugins(&mut self) {
+        let now = self.now();
         let Some(directory) = self.discovery.directory.clone() else {
             return;
         };
+        self.plugins_mount.look(&directory, &self.reach);
         if self.reach.may_hang(&directory) {
+            self.discovery.looked_since.get_or_insert(now);
             let (reach, path) = (self.reach.clone(), directory.clone());
             self.look_apart(&directory, move || {
                 let seen = plugins(&path, &reach);
@@ -172,18 +216,28 @@ impl Supervisor {
         if self.discovery.directory.as_deref() != Some(directory) {
             return;
         }
+        self.discovery.looked_since = None;
+        let shown = directory.display();
         let there = match seen {
             Ok(there) => there,
             Err(error) => {
-                if !std::mem::replace(&mut self.discovery.unreadable, true) {
-                    tracing::warn!(%error, directory = %directory.display(), "cannot look for drivers in plugins_dir");
+                let trouble = format!("plugins_dir: cannot look for drivers in {shown}: {error}");
+                if self.discovery.trouble.as_ref() != Some(&trouble) {
+                    tracing::warn!(%error, directory = %shown, "cannot look for drivers in plugins_dir");
                 }
+                self.discovery.trouble = Some(trouble);
                 return;
             }
         };
-        self.discovery.unreadable = false;
-        let is_mounted = there.is_some();
+        let is_named = there.is_some() || self.plugins_mount.is_missing();
+        self.discovery.trouble = (!is_named).then(|| {
+            format!(
+                "plugins_dir: {shown} does not exist, so that discovery finds no driver: create it, or mount its file system, or set discovery.enabled = false"
+            )
+        });
+        let exists = there.is_some();
         let mut there = there.unwrap_or_default();
+        let is_mounted = exists && self.is_where_drivers_were(directory, &there);
         let candidates = self.discovery.candidates.keys();
         let emptied = candidates.filter(|id| !there.contains(*id)).cloned();
         let emptied: Vec<DriverId> = emptied.collect();
@@ -208,18 +262,42 @@ impl Supervisor {
         }
     }
 
+    /// plugins_dir is on the file system on which its drivers were, and no mount is missing. Otherwise a
+    /// directory that is not there is away with its file system, and its driver has not left.
+    fn is_where_drivers_were(&mut self, directory: &Path, there: &BTreeSet<DriverId>) -> bool {
+        if self.plugins_mount.is_missing() {
+            return false;
+        }
+        if self.reach.may_hang(directory) {
+            return true;
+        }
+        let now = inode(directory).map(|(device, _)| device);
+        let is_there =
+            |runner: &Runner| runner.origin != Origin::Discovery || there.contains(&runner.id);
+        if self.runners.values().all(is_there) {
+            self.discovery.device = now;
+        }
+        self.discovery
+            .device
+            .is_none_or(|before| now == Some(before))
+    }
+
     /// Looks whether a directory has become a driver's.
     pub(super) fn look_at_candidate(&mut self, id: &DriverId) {
         let Some(socket) = self.discovery.csi_socket(id) else {
             return;
         };
-        let may_hang = self.reach.may_hang(&socket);
+        let (may_hang, now) = (self.reach.may_hang(&socket), self.now());
         if may_hang || !exists(&socket) {
             let candidates = &mut self.discovery.candidates;
             let is_new = !candidates.contains_key(id);
-            let seen = candidates.entry(id.clone()).or_default();
-            if !may_hang {
-                *seen = Some(IdleDirectory::look(directory::of(&socket)));
+            let seen = candidates
+                .entry(id.clone())
+                .or_insert(Candidate::Unseen(now));
+            let plugin = directory::of(&socket);
+            let is_as_before = matches!(seen, Candidate::Idle(idle) if idle.is_as_before(plugin));
+            if !may_hang && !is_as_before {
+                *seen = Candidate::Idle(IdleDirectory::look(plugin));
             }
             if is_new {
                 self.watcher
@@ -252,7 +330,7 @@ impl Supervisor {
         };
         match seen {
             CandidateSeen::Driver => self.driver_found(id, socket),
-            CandidateSeen::Idle(idle) => *candidate = Some(idle),
+            CandidateSeen::Idle(idle) => *candidate = Candidate::Idle(idle),
         }
     }
 
@@ -284,8 +362,13 @@ impl Supervisor {
         if !record.is_held() {
             return self.remove_departed(key);
         }
-        // What was done by hand lasts until it is undone by hand.
-        if record.withdrawn_by_hand || !is_mounted {
+        // What was done by hand lasts until it is undone by hand. A link to a directory that is away with
+        // its file system is still there.
+        let plugin = self.discovery.directory.as_ref();
+        let is_link = plugin.is_some_and(|directory| exists(&directory.join(&*runner.id)));
+        if record.withdrawn_by_hand || !is_mounted || is_link {
+            runner.directory_gone_since = None;
+            self.timers.set(Timer::Departure(key), None);
             return;
         }
         let (id, patience) = (&runner.id, patience(runner.settings.withdraw_after));
@@ -322,7 +405,11 @@ impl Supervisor {
     fn remove_departed(&mut self, key: RunnerKey) {
         if let Some(runner) = self.remove_driver(key) {
             let id = &runner.id;
-            tracing::info!(driver = %id, "{id}: its directory is gone, and so is the driver");
+            if runner.published.registration_socket.is_some() {
+                tracing::warn!(driver = %id, "{id}: its directory is gone, and so is the driver");
+            } else {
+                tracing::info!(driver = %id, "{id}: its directory is gone, and so is the driver");
+            }
             self.state_file.changed();
         }
     }
@@ -336,6 +423,26 @@ fn patience(withdraw_after: Option<Duration>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_does_not_answer_is_named_when_it_has_been_waited_for() {
+        let at = |seconds| Moment::default() + Duration::from_secs(seconds);
+        let mut discovery = Discovery {
+            directory: Some("/p".into()),
+            candidates: BTreeMap::from([("a".into(), Candidate::Unseen(at(0)))]),
+            ..Discovery::default()
+        };
+        assert_eq!(discovery.trouble(at(5)), None);
+        let hung = discovery.trouble(at(6)).unwrap();
+        assert!(
+            hung.contains("the file system of /p/a does not answer"),
+            "{hung}"
+        );
+        discovery.looked_since = Some(at(6));
+        assert!(discovery.trouble(at(12)).unwrap().contains(" of /p does"));
+        discovery.directory = None;
+        assert_eq!(discovery.trouble(at(12)), None);
+    }
 
     #[test]
     fn a_directory_is_gone_for_good_after_five_minutes_or_withdraw_after() {

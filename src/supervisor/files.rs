@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::runner::Runners;
 use super::saved_state::Counts;
-use super::{DriverId, Input, Names, RegistryMount, RunnerKey, Work, WorkQueue, send};
+use super::{DriverId, ExpectedMount, Input, Names, RunnerKey, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
 use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::link::{LinkPlace, Published};
@@ -56,7 +56,7 @@ pub(super) struct Disk<'a> {
     pub(super) layout: &'a Layout,
     pub(super) names: &'a mut Names,
     pub(super) removals: &'a mut Removals,
-    pub(super) registry_mount: &'a mut RegistryMount,
+    pub(super) registry_mount: &'a mut ExpectedMount,
     pub(super) reach: &'a Reach,
     pub(super) kubelets: &'a mut KnownKubelets,
     pub(super) queue: &'a mut WorkQueue,
@@ -113,7 +113,7 @@ impl Disk<'_> {
                 self.files.owner_watch = None;
                 self.names.claim(name, self.key, self.id);
                 self.registry_mount
-                    .look(self.layout.registry_dir(), self.reach);
+                    .look_if_changed(self.layout.registry_dir(), self.reach);
                 Ok(identity)
             }
             // A driver that held the name still holds it.

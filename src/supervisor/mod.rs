@@ -6,12 +6,12 @@
 
 mod commands;
 mod discovery;
+mod expected_mount;
 mod files;
 mod inputs;
 mod layout_change;
 mod names;
 mod observe;
-mod registry_mount;
 mod reload;
 pub(crate) mod renaming;
 mod runner;
@@ -32,10 +32,10 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
 pub(crate) use self::discovery::IDLE_FIX;
+use self::expected_mount::ExpectedMount;
 use self::files::in_use;
 use self::inputs::{Input, send};
 use self::names::Names;
-use self::registry_mount::RegistryMount;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
 use self::state_file::StateFile;
 use self::status::{StatusBoard, Troubles};
@@ -113,7 +113,8 @@ pub(crate) struct Supervisor {
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
-    registry_mount: RegistryMount,
+    registry_mount: ExpectedMount,
+    plugins_mount: ExpectedMount,
     state_file: StateFile,
     board: StatusBoard,
     notifier: Notifier,
@@ -155,7 +156,8 @@ impl Supervisor {
             timers: Timers::default(),
             discovery: Discovery::default(),
             removals: Removals::default(),
-            registry_mount: RegistryMount::default(),
+            registry_mount: ExpectedMount::of_registry_dir(),
+            plugins_mount: ExpectedMount::of_plugins_dir(),
             state_file: StateFile::new(runtime),
             board: StatusBoard::default(),
             notifier: Notifier::new(),

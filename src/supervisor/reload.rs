@@ -16,8 +16,7 @@ use crate::os::text::on_one_line;
 use crate::systemd::journal::message_id;
 
 /// What the daemon says before the reasons.
-const REFUSED: &str =
-    "the daemon refused the changed configuration and keeps the old configuration";
+const REFUSED: &str = "the daemon refused the changed configuration and keeps the old configuration until the next reload";
 
 impl Supervisor {
     /// Reads the configuration again and applies the difference. A bad configuration changes nothing.

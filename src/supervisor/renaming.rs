@@ -38,10 +38,14 @@ impl Supervisor {
             stays: self.looks_after(id, saved),
         });
         let mut new_ids = self.new_ids(known.collect());
-        saved
-            .into_iter()
-            .filter_map(|(id, saved)| Some((new_ids.remove(&id)??, saved)))
-            .collect()
+        let renamed = saved.into_iter().filter_map(|(id, saved)| {
+            let new_id = new_ids.remove(&id).flatten();
+            if new_id.is_none() {
+                self.tell_removal_at_start(&id, &saved);
+            }
+            Some((new_id?, saved))
+        });
+        renamed.collect()
     }
 
     /// A driver of an earlier run that the configuration has, that discovery would find now, or that was

@@ -164,7 +164,7 @@ impl Runner {
         let before = &self.settings;
         let elsewhere = before.csi_socket != settings.csi_socket || before.name != settings.name;
         let (away, info) = (settings.withdraw_after, advertised(&settings));
-        self.tell_announcement(&info);
+        self.tell_change(&settings, &info);
         self.driver.reconfigure(away, info, elsewhere, now);
         // A driver that is looked for elsewhere has not been tried there.
         self.tried &= !elsewhere;

@@ -132,7 +132,13 @@ impl Supervisor {
             saved = saved.into_iter().filter_map(by_hand).collect();
         }
         let mut saved = self.rename_saved(saved);
-        saved.retain(|id, saved| self.looks_after(id, saved));
+        saved.retain(|id, saved| {
+            let stays = self.looks_after(id, saved);
+            if !stays {
+                self.tell_removal_at_start(id, saved);
+            }
+            stays
+        });
         // A kubelet in another pid namespace has no pid whose end could be seen: only the start of the
         // next kubelet tells of its end.
         if self.kubelets.started_since(&state.start_sockets) {

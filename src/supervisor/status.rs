@@ -229,11 +229,18 @@ impl Supervisor {
             forbidden.map(|directory| self.watcher.unreadable(directory)),
             self.troubles.http.clone(),
             self.state_file.trouble(),
+            self.discovery.trouble(self.now()),
             self.discovery.idle_note(),
-            self.registry_mount.note(),
+            self.registry_mount.problem(),
+            self.plugins_mount.problem(),
         ];
         // The operator declared the driver, or chose to run the registrar in such a pod.
-        let risks = [self.exposed(), unseen.then(|| UNSEEN_KUBELET.to_owned())];
+        let risks = [
+            self.exposed(),
+            unseen.then(|| UNSEEN_KUBELET.to_owned()),
+            self.registry_mount.risk(),
+            self.plugins_mount.risk(),
+        ];
         [
             problems.into_iter().flatten().collect(),
             risks.into_iter().flatten().collect(),
@@ -246,6 +253,7 @@ impl Supervisor {
             return refusal.clone();
         }
         let troubles = [
+            self.discovery.trouble(self.now()),
             self.discovery.idle_line(),
             self.troubles.http.clone(),
             self.state_file.trouble(),

@@ -3,8 +3,12 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use humantime::format_duration;
+
+use super::saved_state::{Origin, SavedDriver};
 use super::{Runner, Supervisor};
-use crate::config::{Settings, csi_socket};
+use crate::config::{DriverSettings, PLUGINS_REGISTRY, Settings, csi_socket};
+use crate::disk::directory;
 use crate::driver::AdvertisedInfo;
 
 /// A reload takes a driver off the node.
@@ -39,11 +43,44 @@ impl Supervisor {
     }
 }
 
+impl Supervisor {
+    /// Says that the configuration no longer has a driver that an earlier run has published.
+    pub(super) fn tell_removal_at_start(&self, id: &str, saved: &SavedDriver) {
+        if saved.record.link.is_none() {
+            return;
+        }
+        let had_table = saved.origin == Some(Origin::Table);
+        let socket = saved.csi_socket.as_deref();
+        let plugins_dir = socket.map(|socket| directory::of(directory::of(socket)));
+        let plugins_dir = plugins_dir.unwrap_or(&self.settings.plugins_dir);
+        let cause = lost(plugins_dir, had_table, &self.settings, id);
+        tracing::warn!(driver = %id, "{id}: taken off the node by the restart: {cause}");
+    }
+}
+
 impl Runner {
-    /// Says that a reload announces a registered driver again, which takes it off the node for a second.
-    pub(super) fn tell_announcement(&self, new: &AdvertisedInfo) {
+    /// Says what changed settings mean for the registration of a driver.
+    pub(super) fn tell_change(&self, new: &DriverSettings, info: &AdvertisedInfo) {
+        if self.driver.is_registered() {
+            self.tell_announcement(info);
+            self.tell_patience(new);
+        }
+    }
+
+    /// A driver that does not answer is withdrawn earlier than before.
+    fn tell_patience(&self, new: &DriverSettings) {
+        let (before, after) = (self.settings.withdraw_after, new.withdraw_after);
+        let Some(after) = after.filter(|_| before != after && self.driver.is_silent()) else {
+            return;
+        };
+        let (id, after) = (&self.id, format_duration(after));
+        tracing::warn!(driver = %id, "{id}: does not respond, and by the reload is taken off the node after {after}: withdraw_after has changed");
+    }
+
+    /// An announcement takes the driver off the node for a second.
+    fn tell_announcement(&self, new: &AdvertisedInfo) {
         let (id, old) = (&self.id, self.driver.advertised());
-        if !self.driver.is_registered() || old == new {
+        if old == new {
             return;
         }
         let cause = if old.endpoint == new.endpoint {
@@ -51,13 +88,16 @@ impl Runner {
         } else {
             changed("endpoint", old.endpoint.display(), new.endpoint.display())
         };
-        tracing::warn!(driver = %id, "{id}: announced again by the reload: {cause}");
+        tracing::warn!(driver = %id, "{id}: by the reload announced again as soon as it responds: {cause}");
     }
 }
 
 /// Why the settings do not have this driver any more: a driver that had a table, or that was discovered
 /// in `plugins_dir`.
 pub(crate) fn lost(plugins_dir: &Path, had_table: bool, new: &Settings, id: &str) -> String {
+    if new.drivers.contains_key(id) {
+        return format!("[drivers.\"{id}\"] has another driver now");
+    }
     let discovery = &new.discovery;
     let missed = if !discovery.enabled {
         "discovery.enabled is false".to_owned()
@@ -80,6 +120,13 @@ pub(crate) fn lost(plugins_dir: &Path, had_table: bool, new: &Settings, id: &str
 /// Which of the directories has changed.
 fn moved(old: &Settings, new: &Settings) -> String {
     let (before, after) = (&old.kubelet, &new.kubelet);
+    let roots = [old.kubelet_root(), new.kubelet_root()];
+    let registries = [&before.registry_dir, &after.registry_dir];
+    let [from, to] = roots;
+    // The operator did not write what follows from root_dir.
+    if from != to && registries == roots.map(|root| root.join(PLUGINS_REGISTRY)).each_ref() {
+        return changed("kubelet.root_dir", from.display(), to.display());
+    }
     let directories = [
         ("registry_dir", &old.registry_dir, &new.registry_dir),
         (
@@ -108,6 +155,7 @@ pub(crate) fn changed(key: &str, from: impl Display, to: impl Display) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RootDir;
 
     fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
         let mut settings = Settings {
@@ -148,6 +196,24 @@ mod tests {
             let had_table = old.drivers.contains_key("a");
             assert_eq!(lost(&old.plugins_dir, had_table, &new, "a"), why);
         }
+        let given_away = settings(|settings| {
+            let driver = settings.driver("a");
+            settings.drivers.insert("a".to_owned(), driver);
+        });
+        assert_eq!(
+            lost(Path::new("/p"), true, &given_away, "a"),
+            "[drivers.\"a\"] has another driver now"
+        );
+        let rooted = |root: &str| {
+            settings(|settings| {
+                settings.kubelet.root_dir = RootDir::Path(root.into());
+                settings.kubelet.registry_dir = Path::new(root).join("plugins_registry");
+            })
+        };
+        assert_eq!(
+            moved(&rooted("/a"), &rooted("/b")),
+            "kubelet.root_dir has changed from /a to /b"
+        );
         let moved_to = settings(|settings| settings.registry_dir = "/s".into());
         assert_eq!(
             moved(&found(), &moved_to),

@@ -15,6 +15,7 @@ use super::runner::Runner;
 use super::timers::Timer;
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
+use crate::disk::directory::inode;
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
@@ -174,6 +175,47 @@ async fn a_driver_that_is_registered_goes_five_minutes_after_its_directory() {
 #[tokio::test(start_paused = true)]
 async fn reloads_do_not_keep_a_driver_whose_directory_is_gone() {
     goes_after_five_minutes(4).await;
+}
+
+/// An unmounted mount point is an empty directory, which says nothing about the drivers on the disk. A
+/// reload does not change that.
+#[tokio::test(start_paused = true)]
+async fn a_driver_stays_when_its_file_system_is_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, plugins) = (dir.path().join("disk"), dir.path().join("plugins"));
+    fs::create_dir_all(disk.join(ID)).unwrap();
+    symlink(&disk, &plugins).unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    supervisor.finish_turn();
+    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+    let devices = [&disk, elsewhere.path()].map(|path| inode(path).unwrap().0);
+    assert_ne!(devices[0], devices[1], "both are on one file system");
+    let mut lead_to = async |target: &Path| {
+        fs::remove_file(&plugins).unwrap();
+        symlink(target, &plugins).unwrap();
+        supervisor.look_at_plugins();
+        supervisor.reload().unwrap();
+        advance(Duration::from_secs(600)).await;
+        supervisor.wake();
+        supervisor.finish_turn();
+        runner(&supervisor, ID).is_some()
+    };
+    assert!(lead_to(elsewhere.path()).await, "taken off the node");
+    assert!(lead_to(&disk).await);
+    fs::remove_dir(disk.join(ID)).unwrap();
+    assert!(!lead_to(&disk).await, "kept although its directory is gone");
+}
+
+/// Its disk is not mounted, and the link to it leads nowhere.
+#[tokio::test(start_paused = true)]
+async fn a_driver_stays_when_the_link_to_its_directory_leads_nowhere() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("plugins")).unwrap();
+    symlink("/nowhere", dir.path().join("plugins").join(ID)).unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    supervisor.finish_turn();
+    assert_eq!(departure(&supervisor), None);
+    assert!(runner(&supervisor, ID).is_some());
 }
 
 /// A reload that says how long a driver is waited for counts from the moment when it went.

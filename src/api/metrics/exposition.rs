@@ -70,7 +70,7 @@ const GAUGES: [Gauge; 3] = [
 /// A number of the daemon: its name, its help, and where it is in the status.
 type DaemonGauge = (&'static str, &'static str, fn(&Status) -> f64);
 
-const DAEMON_GAUGES: [DaemonGauge; 3] = [
+const DAEMON_GAUGES: [DaemonGauge; 5] = [
     (
         "nsdr_config_last_reload_successful",
         "Whether the daemon accepted the configuration when it last read it",
@@ -85,6 +85,16 @@ const DAEMON_GAUGES: [DaemonGauge; 3] = [
         "nsdr_directories_without_socket",
         "How many directories of plugins_dir have no csi.sock, so that no driver was found there",
         |status| status.directories_without_socket.into(),
+    ),
+    (
+        "nsdr_drivers",
+        "How many drivers are configured or discovered",
+        |status| count(status.drivers.len()),
+    ),
+    (
+        "nsdr_problems",
+        "How many notes of the status an operator has to act on",
+        |status| count(status.problems.len()),
     ),
 ];
 
@@ -133,6 +143,10 @@ pub(super) fn of_status(status: &Status) -> Result<Registry, Error> {
         register_gauge_with_registry!("process_start_time_seconds", help, registry)?.set(started);
     }
     Ok(registry)
+}
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).unwrap_or(u32::MAX).into()
 }
 
 /// Boot time and the process' start in ticks after it, from /proc. Linux counts 100 ticks a second
@@ -192,6 +206,8 @@ mod tests {
             ("nsdr_config_last_reload_successful", "gauge"),
             ("nsdr_config_last_reload_success_timestamp_seconds", "gauge"),
             ("nsdr_directories_without_socket", "gauge"),
+            ("nsdr_drivers", "gauge"),
+            ("nsdr_problems", "gauge"),
             ("nsdr_driver_volume_limit", "gauge"),
             ("nsdr_driver_registered_volume_limit", "gauge"),
             ("nsdr_driver_time_to_register_seconds", "histogram"),

@@ -76,6 +76,36 @@ fn a_directory_without_a_socket_is_named_until_it_has_a_driver_or_goes() {
 }
 
 #[test]
+fn a_plugins_dir_that_is_missing_is_a_problem_of_the_node() {
+    let (scene, _driver, _kubelet) = setup().more(DISCOVERY).registered();
+    let plugins = scene.node.plugins_dir();
+    scene.registrar.succeed(&["status", "--strict"]);
+    let away = scene.node.root().join("away");
+    fs::rename(&plugins, &away).unwrap();
+    let missing = format!("plugins_dir: {} does not exist", plugins.display());
+    eventually("its absence is noted", SOON, || {
+        let notes = scene.registrar.status().unwrap().notes;
+        notes.iter().any(|note| note.starts_with(&missing))
+    });
+    assert_eq!(
+        scene
+            .registrar
+            .run_cli(["status", "--strict"])
+            .status
+            .code(),
+        Some(1)
+    );
+    fs::rename(&away, &plugins).unwrap();
+    eventually("it is back", SOON, || {
+        scene
+            .registrar
+            .run_cli(["status", "--strict"])
+            .status
+            .success()
+    });
+}
+
+#[test]
 fn plugins_dir_may_be_missing_replaced_and_moved() {
     let scene = setup().discovery().set();
     let plugins = scene.node.plugins_dir();

@@ -91,6 +91,47 @@ fn a_driver_that_moves_is_told_with_the_key_and_a_reload_that_changes_nothing_is
     assert_eq!(told(&scene, NAME), moved);
 }
 
+/// The daemon is away while the configuration changes.
+#[test]
+fn a_driver_that_a_restart_takes_off_the_node_is_told_with_its_key() {
+    let keep = "[service]\non_stop = \"keep\"\n";
+    let (mut scene, _driver, kubelet) = setup().more(keep).registered();
+    scene.registrar.stop();
+    scene.node.write_default_config(&[OTHER], keep);
+    scene.registrar.start();
+    kubelet.wait_deregistered(NAME, SOON);
+    let logs = scene.registrar.logs();
+    let told: Vec<&str> = logs
+        .lines()
+        .filter(|line| line.contains("by the restart"))
+        .collect();
+    let removed = format!("[drivers.\"{NAME}\"] was removed, and discovery.enabled is false");
+    assert!(
+        matches!(told[..], [line] if line.contains("WARN") && line.contains(&removed)),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_silent_driver_that_a_reload_withdraws_is_told() {
+    let (scene, driver, kubelet) = setup().registered();
+    drop(driver);
+    scene
+        .registrar
+        .wait_driver("silent", NAME, SOON, |driver| !driver.answering);
+    scene
+        .node
+        .write_default_config(&[NAME], "[defaults]\nwithdraw_after = \"1s\"\n");
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_deregistered(NAME, SOON);
+    let withdrawn = told(&scene, NAME);
+    assert_eq!(withdrawn.len(), 1, "{withdrawn:?}");
+    assert!(
+        withdrawn[0].contains("withdraw_after has changed"),
+        "{withdrawn:?}"
+    );
+}
+
 #[test]
 fn another_endpoint_is_announced_and_told() {
     let (scene, driver, kubelet) = setup().registered();
@@ -192,7 +233,7 @@ fn a_refusal_is_readable_wherever_it_is_shown() {
     assert_eq!(end, "the daemon keeps the old configuration");
 
     let expected = format!(
-        "the daemon refused the changed configuration and keeps the old configuration: \
+        "the daemon refused the changed configuration and keeps the old configuration until the next reload: \
          the configuration has 2 errors: {}; {}",
         level.trim(),
         key.trim()

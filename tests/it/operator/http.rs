@@ -64,6 +64,24 @@ fn ready_counts_conflicts_and_does_not_count_drivers_without_a_node_service() {
     assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
 }
 
+/// The driver was started as a controller by mistake: its volumes on this node cannot be used.
+#[test]
+fn a_registered_driver_that_lost_its_node_service_is_not_ready() {
+    let scene = setup().http().started();
+    let _kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
+    assert_eq!(wait_code(&scene.http(), "/readyz", 200), "ok");
+    drop(driver);
+    let behaviour = Behaviour {
+        node_get_info: Answer::Fails(Code::Unimplemented),
+        ..Behaviour::named(NAME)
+    };
+    let _controller = scene.node.behaving(NAME, behaviour);
+    scene.reason(NAME, "registered", "no Node service");
+    wait_code(&scene.http(), "/readyz", 503);
+    assert_eq!(scene.registrar.run_cli(["status"]).status.code(), Some(1));
+}
+
 #[test]
 fn each_driver_has_a_page_for_its_readiness_and_an_unknown_one_has_none() {
     let scene = setup().drivers(&[NAME, OTHER]).http().started();

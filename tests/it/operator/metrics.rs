@@ -11,7 +11,7 @@ use crate::http_client::get;
 use crate::setup;
 
 /// Every metric.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 18] = [
     "csi_sidecar_operations_seconds",
     "nsdr_build_info",
     "nsdr_config_last_reload_success_timestamp_seconds",
@@ -27,6 +27,8 @@ pub(crate) const NAMES: [&str; 16] = [
     "nsdr_driver_time_to_register_seconds",
     "nsdr_driver_up",
     "nsdr_driver_volume_limit",
+    "nsdr_drivers",
+    "nsdr_problems",
     "process_start_time_seconds",
 ];
 

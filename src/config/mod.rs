@@ -12,7 +12,7 @@ mod error;
 mod file;
 mod key;
 mod layer;
-mod literal;
+pub(crate) mod literal;
 mod origin;
 mod provenance;
 mod schema;

@@ -64,7 +64,7 @@ fn changed(path: &Path) -> io::Result<f64> {
     Ok(ctime(&file).max(ctime(&link)))
 }
 
-#[allow(
+#[expect(
     clippy::cast_precision_loss,
     reason = "a double has the seconds of today to a quarter of a microsecond"
 )]

@@ -110,8 +110,7 @@ pub(crate) fn service(pid: u32) -> Option<String> {
 fn own_service(cgroup: &str) -> Option<&str> {
     let unit = unit(cgroup).filter(|unit| unit.ends_with(SERVICE))?;
     let mut lines = cgroup.lines().filter_map(|line| line.strip_suffix(unit));
-    let is_of_the_system =
-        |above: &str| above.ends_with('/') && !above.split('/').any(|part| is_unit(part));
+    let is_of_the_system = |above: &str| above.ends_with('/') && !above.split('/').any(is_unit);
     lines.any(is_of_the_system).then_some(unit)
 }
 

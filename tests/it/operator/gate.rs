@@ -202,6 +202,25 @@ fn strict_refuses_a_configuration_that_the_daemon_has_not_read_yet() {
     assert!(waiting.wait(SOON).success());
 }
 
+/// The daemon reports nothing meanwhile.
+#[test]
+fn strict_reads_the_configuration_again_until_it_is_as_the_daemon_has_it() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    let file = scene.node.config_file();
+    let directory = file.parent().unwrap();
+    let away = directory.with_file_name("away");
+    fs::rename(directory, &away).unwrap();
+    let said = times_out(&scene, &["--strict"]);
+    assert!(said.contains("would refuse the configuration"), "{said}");
+    let mut wait = scene.registrar.command("wait");
+    let mut waiting = Process::start(wait.args(["--strict", "--timeout", "1h"]));
+    // It misses the configuration first.
+    thread::sleep(Duration::from_millis(300));
+    // The time of the directory changes, and not the time of the file in it.
+    fs::rename(&away, directory).unwrap();
+    assert!(waiting.wait(SOON).success());
+}
+
 /// The configuration is valid, and says something else than the daemon does.
 #[test]
 fn strict_refuses_files_that_have_changed_since_the_daemon_read_them() {

@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Show the state of the drivers; exits with 0 if all are ready, and at least one exists.
     ///
     /// A driver is ready if the kubelet has registered it and it answers. A driver without a Node
-    /// service does not count. A configuration that the daemon refused is also a failure.
+    /// service does not count unless it is named. A configuration that the daemon refused is also a failure.
     Status(StatusOptions),
     /// Wait until drivers are ready, that is, registered and answering.
     ///
@@ -129,8 +129,8 @@ pub(crate) struct StatusOptions {
     /// Follow changes until interrupted, also across restarts of the daemon.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Also fail if the daemon has a note, runs another version than this program, or would refuse
-    /// the configuration on disk.
+    /// Also fail if the daemon has a note of a problem, runs another version than this program, would refuse
+    /// the configuration on disk, or has not read it since it changed.
     #[arg(long, conflicts_with = "watch")]
     pub(crate) strict: bool,
     /// Ids or names: show these drivers, and exit with 0 if they are ready. Default: all drivers.
@@ -143,8 +143,8 @@ pub(crate) struct WaitOptions {
     /// The state to wait for.
     #[arg(long = "for", value_name = "STATE", default_value = "ready")]
     pub(crate) state: WaitState,
-    /// Also wait until the daemon has no note of a problem, runs this program's version, and would
-    /// accept the configuration on disk. This concerns the whole node, whichever state or drivers the command
+    /// Also wait until the daemon has no note of a problem, runs this program's version, and has read the
+    /// configuration on disk, which it must accept. This concerns the whole node, whichever state or drivers the command
     /// names.
     #[arg(long)]
     pub(crate) strict: bool,

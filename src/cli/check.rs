@@ -42,6 +42,7 @@ pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
     let Accepted {
         loaded,
         layout,
+        changes: _,
         mut warnings,
     } = accepted(args).await?;
     let settings = &loaded.settings;

@@ -17,7 +17,7 @@ use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
 use crate::disk::sweep::{Ours, Unclaimed, sweep};
-use crate::os::text::printable;
+use crate::os::text::{printable, quoted};
 use crate::supervisor::saved_state::SavedState;
 use crate::systemd::log;
 
@@ -68,8 +68,8 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
 /// Names a link that is left, which no other message does.
 fn left_behind(link: &Path, name: &DriverName) -> String {
     let shown = printable(&link.to_string_lossy());
-    let quoted = shown.replace('\'', "'\\''");
+    let quoted = quoted(&shown);
     format!(
-        "{shown} was not removed: no process serves it, but driver {name} may belong to another registrar; if no other registrar runs on this node: rm '{quoted}'"
+        "{shown} was not removed: no process serves it, but driver {name} may belong to another registrar; if no other registrar runs on this node: rm {quoted}"
     )
 }

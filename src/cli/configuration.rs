@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::args::Args;
 use super::exit::{Exit, print_error};
+use super::unapplied::{Change, changes};
 use crate::config::{self, ConfigError, Loaded, Sources};
 use crate::disk::layout::Layout;
 use crate::disk::runtime_dir;
@@ -74,6 +75,8 @@ pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
 pub(super) struct Accepted {
     pub(super) loaded: Loaded,
     pub(super) layout: Layout,
+    /// The last changes of its files.
+    pub(super) changes: Vec<Change>,
     /// Directories that the shipped unit would hide, where it is not known which unit runs the daemon.
     pub(super) warnings: Vec<String>,
 }
@@ -81,7 +84,7 @@ pub(super) struct Accepted {
 /// The configuration, unless the daemon of the unit would refuse it at its start or at a reload. The
 /// error has the daemon's words.
 pub(super) async fn accepted(args: &Args) -> Result<Accepted, Exit> {
-    let (loaded, layout) = load_apart(args).await?;
+    let (loaded, layout, changes) = load_apart(args).await?;
     // A configuration that `--config` names is not the unit's.
     let of_unit = match args.config {
         None => sandbox::of_the_unit(&loaded.settings).await,
@@ -95,24 +98,26 @@ pub(super) async fn accepted(args: &Args) -> Result<Accepted, Exit> {
     Ok(Accepted {
         loaded,
         layout,
+        changes,
         warnings,
     })
 }
 
 /// Reads the configuration in another thread: it looks at registry_dir and at the kubelet's directory,
 /// and a file system that hangs must not block the command.
-async fn load_apart(args: &Args) -> Result<(Loaded, Layout), Exit> {
+async fn load_apart(args: &Args) -> Result<(Loaded, Layout, Vec<Change>), Exit> {
     let configuration = Configuration::of_command(args);
     let loading = spawn_blocking(move || {
         let loaded = configuration.load()?;
         let layout = loaded.settings.layout();
-        Ok::<_, Exit>((loaded, layout))
+        let changes = changes(&loaded);
+        Ok::<_, Exit>((loaded, layout, changes))
     });
     match timeout(PATIENCE, loading).await {
         Ok(loaded) => loaded.map_err(Exit::failed)?,
         Err(_) => Err(Exit::Failed(format!(
             "the configuration was not read within {PATIENCE:?}: a file system on the path of \
-             registry_dir or of kubelet.registry_dir does not answer"
+             its files, of registry_dir or of kubelet.registry_dir does not answer"
         ))),
     }
 }

@@ -1,9 +1,10 @@
 //! The gate: the state that `status` and `wait` require of the node before they return 0.
 
 use super::args::{Args, WaitState};
-use super::configuration::accepted;
+use super::configuration;
 use super::exit::Exit;
 use super::selection::{find, no_driver};
+use super::unapplied::unapplied;
 use crate::api::status;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
@@ -16,7 +17,7 @@ pub(super) struct Gate<'a> {
     pub(super) state: WaitState,
     /// Ids or names; empty for all drivers.
     pub(super) drivers: &'a [String],
-    /// The daemon must also have no problem and be of this program's version, and it must accept the
+    /// The daemon must also have no problem and be of this program's version, and it must have read the
     /// configuration on disk. This is about the node, whichever drivers are named.
     pub(super) strict: bool,
 }
@@ -40,16 +41,22 @@ impl Gate<'_> {
         other_version(status).filter(|_| self.strict)
     }
 
-    /// Why the daemon would refuse the configuration that is on disk now, at its next start or reload.
-    pub(super) async fn refused_configuration(&self, args: &Args) -> Option<String> {
+    /// Why the configuration that is on disk now is not the configuration of a daemon that `accepted` its
+    /// own at this time, in seconds since 1970: the daemon would refuse it, or has not read it yet.
+    pub(super) async fn other_configuration(&self, args: &Args, accepted: f64) -> Option<String> {
         if !self.strict {
             return None;
         }
-        match accepted(args).await {
-            Err(Exit::Config(why) | Exit::Failed(why)) => Some(format!(
+        match configuration::accepted(args).await {
+            Ok(on_disk) => unapplied(&on_disk.changes, accepted),
+            Err(Exit::Config(why)) => Some(format!(
                 "the daemon would refuse the configuration on disk: {why}"
             )),
-            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) | Ok(_) => None,
+            // A file system that hangs says nothing about the configuration.
+            Err(Exit::Failed(why)) => {
+                Some(format!("cannot check the configuration on disk: {why}"))
+            }
+            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) => None,
         }
     }
 
@@ -69,9 +76,11 @@ impl Gate<'_> {
         }
     }
 
+    /// A driver without a Node service is excused only where no driver is named: an operator who names it
+    /// expects it to be ready.
     fn has_reached(&self, driver: &Driver) -> bool {
         match self.state {
-            WaitState::Ready => !status::is_unready(driver),
+            WaitState::Ready => status::is_ready(driver),
             WaitState::Registered => driver.phase == Phase::Registered.as_str(),
             WaitState::Serving => driver.serving,
         }
@@ -158,18 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_without_a_node_service_is_never_ready_and_delays_no_client() {
+    fn a_driver_without_a_node_service_counts_only_where_it_is_named() {
         let mut controller = status();
         controller.drivers = vec![Driver {
             without_node_service: true,
             ..driver("a", Phase::WaitingForDriver, true, false)
         }];
-        for drivers in [&[][..], &["a"]] {
-            assert_eq!(
-                shortfalls(WaitState::Ready, drivers, true, &controller),
-                [""; 0]
-            );
-        }
+        assert_eq!(
+            shortfalls(WaitState::Ready, &[], true, &controller),
+            [""; 0]
+        );
+        assert_eq!(
+            shortfalls(WaitState::Ready, &["a"], false, &controller),
+            ["a: waiting-for-driver: so"]
+        );
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod render;
 mod run;
 mod selection;
 mod status;
+mod unapplied;
 mod wait;
 mod watch;
 

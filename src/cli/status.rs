@@ -23,7 +23,7 @@ pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), E
     // Neither the table nor the JSON shows these.
     let unseen: Vec<String> = unknown
         .chain(gate.other_version(&now))
-        .chain(gate.refused_configuration(args).await)
+        .chain(gate.other_configuration(args, now.config_accepted).await)
         .collect();
     if !options.strict
         && let Some(difference) = other_version(&now)

@@ -16,45 +16,78 @@ const REREAD: Duration = Duration::from_secs(1);
 /// How long the message of a timeout waits for a last look at the configuration.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+const UNREAD: &str = "the configuration on disk has not been read yet: a file system on the path of its files, of registry_dir or of kubelet.registry_dir does not answer";
+
+/// Why the wait goes on, as of the last look.
+struct Missing {
+    /// With the notes of the daemon, which alone may not matter.
+    of_daemon: Vec<String>,
+    /// The daemon lacks nothing.
+    is_open: bool,
+    of_configuration: Option<String>,
+    /// When the daemon read its configuration, in seconds since 1970. Until the daemon answers, no file is
+    /// later.
+    accepted: f64,
+}
+
 pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit> {
     let gate = Gate {
         state: options.state,
         drivers: &options.drivers,
         strict: options.strict,
     };
-    let mut missing = vec!["the daemon has not answered yet".to_owned()];
+    let mut missing = Missing {
+        of_daemon: vec!["the daemon has not answered yet".to_owned()],
+        is_open: false,
+        of_configuration: None,
+        accepted: f64::INFINITY,
+    };
     let waiting = follow(args, gate, &mut missing);
     if timeout(options.timeout, waiting).await.is_ok() {
         return Ok(());
     }
-    if let Ok(refused) = timeout(PATIENCE, gate.refused_configuration(args)).await {
-        missing.extend(refused);
+    let look = gate.other_configuration(args, missing.accepted);
+    let of_configuration = match timeout(PATIENCE, look).await {
+        Ok(now) => now,
+        Err(_) => missing.of_configuration.or_else(|| Some(UNREAD.to_owned())),
+    };
+    if missing.is_open && of_configuration.is_none() {
+        return Ok(());
     }
     let time = humantime::format_duration(options.timeout);
-    let missing = listed(&missing);
-    Err(Exit::Failed(format!("timed out after {time}:{missing}")))
+    let words: Vec<String> = missing
+        .of_daemon
+        .into_iter()
+        .chain(of_configuration)
+        .collect();
+    let words = listed(&words);
+    Err(Exit::Failed(format!("timed out after {time}:{words}")))
 }
 
 /// Follows the daemon until nothing is missing. At boot the daemon may start after us, and it may
 /// restart at any time.
-async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Vec<String>) {
+async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Missing) {
     let mut follower = Follower::start(args);
     let mut news = follower.next().await;
     loop {
-        let mut is_open = false;
+        missing.is_open = false;
         match &news {
             Ok(status) => {
                 let shortfalls = gate.shortfalls(status);
-                is_open = shortfalls.is_empty();
-                *missing = with_notes(shortfalls, status);
+                missing.is_open = shortfalls.is_empty();
+                missing.of_daemon = with_notes(shortfalls, status);
+                missing.accepted = status.config_accepted;
             }
-            Err(error) => *missing = vec![error.to_string()],
+            Err(error) => missing.of_daemon = vec![error.to_string()],
         }
-        if is_open && gate.refused_configuration(args).await.is_none() {
-            return;
+        if missing.is_open {
+            missing.of_configuration = gate.other_configuration(args, missing.accepted).await;
+            if missing.of_configuration.is_none() {
+                return;
+            }
         }
         let next = follower.next();
-        if is_open {
+        if missing.is_open {
             // Only the configuration is missing.
             if let Ok(next) = timeout(REREAD, next).await {
                 news = next;

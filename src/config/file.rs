@@ -50,12 +50,15 @@ pub(super) fn read(main: &Path, may_be_missing: bool, found: &mut Found) {
     match dict(main) {
         Err(fault) if may_be_missing && fault.is(io::ErrorKind::NotFound) => {
             found.pass_over(main, "does not exist");
+            let directory = main.parent().filter(|directory| directory.is_dir());
+            found.directories.extend(directory.map(Path::to_owned));
         }
         dict => found.add_file(main, dict),
     }
     let dir = main.with_file_name(DROP_INS);
     match entries(&dir) {
         Ok(paths) => {
+            found.directories.push(dir);
             for path in paths {
                 match not_a_drop_in(&path) {
                     Some(why) => found.pass_over(&path, why),

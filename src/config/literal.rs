@@ -10,7 +10,7 @@ const SHOWN: usize = 200;
 const DATE: &str = "$__toml_private_datetime";
 
 /// A quoted string that TOML reads back as the same text.
-pub(super) fn string(text: &str) -> String {
+pub(crate) fn string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

@@ -12,7 +12,7 @@ mod error;
 mod file;
 mod key;
 mod layer;
-mod literal;
+pub(crate) mod literal;
 mod origin;
 mod provenance;
 mod schema;
@@ -54,6 +54,9 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     /// The files that were read, in the order in which they count.
     pub files: Vec<PathBuf>,
+    /// The directories whose entries decide which files are read: `config.d`, and the directory of a
+    /// default file that does not exist.
+    pub directories: Vec<PathBuf>,
     /// Which files were not read, and why: those in `config.d` that are no drop-ins, a default file
     /// that does not exist, and the unit's environment files beside `--config`.
     pub passed_over: Vec<String>,
@@ -93,6 +96,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         mut problems,
         warnings,
         files,
+        directories,
         passed_over,
     } = sources.read();
     problems.extend(layers.iter().flat_map(Layer::check));
@@ -104,6 +108,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
         root_found: None,
         warnings,
         files,
+        directories,
         passed_over,
     };
     loaded.complete()?;

@@ -45,6 +45,8 @@ pub(super) struct Found {
     pub(super) warnings: Vec<String>,
     /// The files that were read, in this order.
     pub(super) files: Vec<PathBuf>,
+    /// The directories whose entries decide which files are read.
+    pub(super) directories: Vec<PathBuf>,
     /// The files that were not read, with the reason.
     pub(super) passed_over: Vec<String>,
 }

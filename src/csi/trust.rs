@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::lgetxattr;
 use thiserror::Error;
 
+use crate::config::Key;
 use crate::disk::directory::{self, MOST_LINKS, is_missing, names};
 use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::identity::Identity;
 use crate::os::peer::is_trusted;
+use crate::os::text::quoted_path;
 
 const GROUP_MAY_WRITE: u32 = 0o020;
 const EVERYBODY_MAY_WRITE: u32 = 0o002;
@@ -33,6 +35,15 @@ pub(crate) enum Exposure {
     Mode { directory: PathBuf, mode: u32 },
 }
 
+/// Why a table for a driver of another user pins its name.
+pub(crate) const PIN: &str =
+    "with the driver's name for NAME, so that it cannot take the name of another driver";
+
+/// A table that pins the name of a driver. An operator has to put the name in.
+pub(crate) fn pinned_table(id: &str) -> String {
+    format!("[{}] with name = \"NAME\"", Key::of(&["drivers", id]))
+}
+
 /// Which users can write to a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
@@ -48,10 +59,21 @@ impl Exposure {
     pub(crate) fn fix(&self, id: &str) -> String {
         match self {
             Exposure::Owner { owner, .. } => format!(
-                "if the driver runs as uid {owner}, declare it in [drivers.\"{id}\"] and install the drop-in {DRIVER_OF_ANOTHER_USER}; otherwise: {}",
+                "only if you trust uid {owner}, and the driver runs as this user: declare it in {}, {PIN}, and install the drop-in {DRIVER_OF_ANOTHER_USER}; otherwise: {}",
+                pinned_table(id),
                 self.command()
             ),
             Exposure::Mode { .. } => self.command(),
+        }
+    }
+
+    /// The users that control the place.
+    pub(crate) fn users(&self) -> String {
+        match self {
+            Exposure::Owner { owner, .. } => format!("uid {owner}"),
+            Exposure::Mode { directory, .. } => {
+                format!("the users that can write to {}", directory.display())
+            }
         }
     }
 
@@ -59,7 +81,7 @@ impl Exposure {
     pub(crate) fn fix_for_declared(&self) -> String {
         match self {
             Exposure::Owner { owner, .. } => format!(
-                "if the driver runs as uid {owner}, keep the owner and install the drop-in {DRIVER_OF_ANOTHER_USER}; otherwise: {}",
+                "if you trust uid {owner}, and the driver runs as this user, keep the owner and install the drop-in {DRIVER_OF_ANOTHER_USER}; otherwise: {}",
                 self.command()
             ),
             Exposure::Mode { .. } => self.command(),
@@ -69,8 +91,8 @@ impl Exposure {
     /// The command that leaves the path to root.
     fn command(&self) -> String {
         match self {
-            Exposure::Owner { path, .. } => format!("chown -h root: {}", path.display()),
-            Exposure::Mode { directory, .. } => format!("chmod go-w {}", directory.display()),
+            Exposure::Owner { path, .. } => format!("chown -h root: {}", quoted_path(path)),
+            Exposure::Mode { directory, .. } => format!("chmod go-w {}", quoted_path(directory)),
         }
     }
 
@@ -249,6 +271,11 @@ mod tests {
         let found = Exposure::of(&socket).unwrap().unwrap();
         assert_eq!(found.fix("a"), format!("chmod go-w {}", open.display()));
         assert_eq!(found.fix_for_declared(), found.fix("a"));
+        let blank = Exposure::Mode {
+            directory: "/a b".into(),
+            mode: 0o777,
+        };
+        assert_eq!(blank.fix("a"), "chmod go-w '/a b'");
         assert_eq!(Exposure::of(&root.join("a/circle/x")).unwrap(), None);
         assert_eq!(Exposure::of(&root.join("a/none/x")).unwrap(), None);
     }

@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use super::directory::{self, MOST_LINKS};
 use super::mount_table::{self, unescaped};
 use super::nesting::resolved;
+use crate::os::text::{quoted, quoted_path};
 
 const FSTAB: &str = "etc/fstab";
 /// Where systemd looks for units; the first directory that has the name wins. The last directory is the
@@ -59,7 +60,7 @@ impl MissingMount {
     /// The command that mounts it.
     pub(crate) fn fix(&self) -> String {
         match &self.origin {
-            Origin::Fstab { .. } => format!("mount {}", quoted(&self.point.to_string_lossy())),
+            Origin::Fstab { .. } => format!("mount {}", quoted_path(&self.point)),
             Origin::Unit(file) => {
                 let unit = file.file_name().unwrap_or_default().to_string_lossy();
                 format!("systemctl start {}", quoted(&unit))
@@ -199,15 +200,6 @@ fn escaped(path: &Path) -> String {
     name
 }
 
-/// A word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:@".contains(c);
-    if word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -323,6 +315,10 @@ mod tests {
         let mounted = [PathBuf::from("/")];
         let find = |path: &str| find(&followed(&root.join(path)), &mounted, host.path());
         assert_eq!(find("link/plugins").unwrap().point, point);
+        fs::create_dir_all(&point).unwrap();
+        let words = find("vdata").unwrap().to_string();
+        let is_said = format!("{} is not mounted", point.display());
+        assert!(words.starts_with(&is_said), "{words}");
         assert_eq!(find("circle/plugins"), None);
     }
 }

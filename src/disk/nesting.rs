@@ -26,7 +26,12 @@ pub(crate) fn is_one(a: &Path, b: &Path) -> bool {
 pub(super) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
-        Some(fs::canonicalize(there).ok()?.join(rest))
+        let there = fs::canonicalize(there).ok()?;
+        // To join nothing would add a slash.
+        Some(match rest.as_os_str().is_empty() {
+            true => there,
+            false => there.join(rest),
+        })
     });
     found.unwrap_or_else(|| path.to_owned())
 }
@@ -66,4 +71,20 @@ fn holds_any(outer: &Path, wanted: &BTreeSet<(u64, u64)>) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path compares equal with and without the slash; its text does not.
+    #[test]
+    fn a_path_that_exists_resolves_without_a_slash_at_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let text = |path: &Path| resolved(path).into_os_string();
+        assert_eq!(text(&root), root.as_os_str());
+        let below = root.join("none/further");
+        assert_eq!(text(&below), below.as_os_str());
+    }
 }

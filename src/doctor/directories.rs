@@ -13,6 +13,7 @@ use super::kubelets::KubeletFindings;
 use super::{AS_ROOT, Finding, Inputs};
 use crate::csi::trust::Exposure;
 use crate::disk::directory::{self, is_missing};
+use crate::os::text::quoted_path;
 
 pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding> {
     let settings = &inputs.settings;
@@ -45,7 +46,7 @@ fn look(check: &'static str, path: &Path, then: &str) -> io::Result<Option<Findi
         Ok(metadata) if metadata.is_dir() => return Ok(writable(check, path)),
         Ok(_) => (
             format!("{shown} is not a directory"),
-            format!("move it away{then}: mv {shown} {shown}.old"),
+            format!("move it away{then}: {}", move_away(path)),
         ),
         Err(error) if is_missing(&error) => return Err(error),
         Err(error) => (
@@ -56,13 +57,23 @@ fn look(check: &'static str, path: &Path, then: &str) -> io::Result<Option<Findi
     Ok(Some(Finding::fault(check, found, fix)))
 }
 
+/// The command that moves a file out of the way.
+pub(super) fn move_away(path: &Path) -> String {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    format!("mv {} {}", quoted_path(path), quoted_path(Path::new(&old)))
+}
+
 fn writable(check: &'static str, path: &Path) -> Option<Finding> {
     let errno = access(path, AccessFlags::W_OK | AccessFlags::X_OK).err()?;
     let (shown, owner) = (path.display(), directory::owner_and_mode(path));
     let (found, fix) = match errno {
         Errno::EROFS => (
             format!("{shown} is on a file system that is mounted read-only"),
-            format!("mount -o remount,rw \"$(findmnt -no TARGET -T {shown})\""),
+            format!(
+                "mount -o remount,rw \"$(findmnt -no TARGET -T {})\"",
+                quoted_path(path)
+            ),
         ),
         Errno::EACCES => (
             format!("uid {} may not write to {shown} ({owner})", getuid()),
@@ -83,11 +94,11 @@ fn owner(path: &Path) -> Option<Finding> {
     let shown = path.display();
     if mode & 0o1002 == 0o0002 {
         let found = format!("every user may write to {shown} (mode {mode:04o})");
-        let fix = format!("chmod o-w {shown}");
+        let fix = format!("chmod o-w {}", quoted_path(path));
         return Some(Finding::warning("owner", found, fix));
     }
     (owner != 0 && owner != getuid().as_raw()).then(|| {
         let found = format!("{shown} belongs to uid {owner}");
-        Finding::warning("owner", found, format!("chown root: {shown}"))
+        Finding::warning("owner", found, format!("chown root: {}", quoted_path(path)))
     })
 }

@@ -9,6 +9,7 @@ use nix::unistd::geteuid;
 use super::{Finding, Inputs};
 use crate::api::status::unready_drivers;
 use crate::disk::mount_table::MountEntry;
+use crate::os::text::quoted_path;
 
 const CHECK: &str = "file system";
 /// Fewer bytes or inodes are soon used up.
@@ -75,21 +76,21 @@ fn file_system_of(path: &Path) -> Option<(MountEntry, Room)> {
 
 fn finding(mount: &MountEntry, room: Room, keys: &str, all_ready: bool) -> Option<Finding> {
     let shortage = room.shortage()?;
-    let point = mount.point.display();
+    let (point, quoted) = (mount.point.display(), quoted_path(&mount.point));
     let MountEntry { kind, source, .. } = mount;
     let ([bytes, all_bytes], [inodes, all_inodes]) = (room.bytes.map(size), room.inodes);
     let (left, fix) = match shortage {
         Shortage::Bytes => (
             format!("{bytes} of {all_bytes} left"),
             format!(
-                "remove files, or enlarge it; to find the largest: du -xh {point} | sort -h | tail"
+                "remove files, or enlarge it; to find the largest: du -xh {quoted} | sort -h | tail"
             ),
         ),
         Shortage::Inodes => (
             format!(
                 "{inodes} of {all_inodes} inodes left, although {bytes} of {all_bytes} are free"
             ),
-            format!("remove files; to find the most: du -x --inodes {point} | sort -n | tail"),
+            format!("remove files; to find the most: du -x --inodes {quoted} | sort -n | tail"),
         ),
     };
     let is_full = room.is_full();

@@ -17,10 +17,56 @@ fn is_said(note: &str, findings: &[Finding]) -> bool {
     findings.iter().any(|finding| match finding.check {
         idle_directories::CHECK => idle_directories::is_note(note),
         http::CHECK => http::is_note(note),
-        // The note has the cause, and the finding may add further paths to it.
-        _ => {
-            let cause = finding.found.split("; ").next().unwrap_or_default();
-            !cause.is_empty() && note.contains(cause)
-        }
+        _ => has_cause(note, finding),
     })
+}
+
+/// The note begins with the finding's cause, behind the driver's id or a key of the configuration. The
+/// finding may add further paths to the cause, and the note a fix.
+fn has_cause(note: &str, finding: &Finding) -> bool {
+    let cause = finding.found.split("; ").next().unwrap_or_default();
+    let (whole, behind) = match &finding.driver {
+        Some(id) => {
+            let behind = note.strip_prefix(id.as_str());
+            (None, behind.and_then(|rest| rest.strip_prefix(": ")))
+        }
+        None => {
+            let parts = note.split_once(": ");
+            let parts = parts.filter(|(subject, _)| !subject.contains(' '));
+            (Some(note), parts.map(|(_, rest)| rest))
+        }
+    };
+    let mut texts = whole.into_iter().chain(behind);
+    let is_end = |rest: &str| rest.is_empty() || rest.starts_with([';', ':', ',']);
+    !cause.is_empty() && texts.any(|text| text.strip_prefix(cause).is_some_and(is_end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_finding_about_the_same_cause_hides_a_note() {
+        let mount = "/v is not mounted, although line 1 of /etc/fstab has it: x";
+        let note = format!("registry_dir: {mount}; the mount will hide the sockets");
+        let found = |check, found: &str| Finding::warning(check, found, "");
+        let below = format!("{mount}; below it: registry_dir");
+        assert!(is_said(&note, &[found("mount", &below)]));
+        assert!(is_said(mount, &[found("daemon", mount)]));
+        let of_driver = |id: &str| Finding {
+            driver: Some(id.to_owned()),
+            ..found("plugin directory", "/p belongs to uid 7, not to root")
+        };
+        let note = "a: /p belongs to uid 7, not to root: chown";
+        assert!(is_said(note, &[of_driver("a")]));
+        assert!(!is_said(note, &[of_driver("b")]));
+        // Words of a driver or of another program, which may be a part of any note.
+        for (words, note) in [
+            ("not", "http is not served: the address is in use"),
+            ("state.json", "cannot write /run/state.json: no space left"),
+            ("/v is not mounted", "registry_dir: /v is not mounted2"),
+        ] {
+            assert!(!is_said(note, &[found("registered", words)]), "{note}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use crate::disk::directory::inode;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::grpc::proto::control::Driver;
+use crate::os::text::quoted_path;
 
 /// Entries that are looked at: a plugins_registry has a few for each plugin.
 const MOST_ENTRIES: usize = 1024;
@@ -37,12 +38,12 @@ pub(super) fn check(inputs: &Inputs) -> Vec<Finding> {
         let driver = served
             .iter()
             .find(|driver| is_other_link(&layout, driver, &entry, inputs))?;
+        let fix = format!("rm {}", quoted_path(&path));
         let (path, socket) = (path.display(), driver.socket.display());
         let found = format!(
             "{path} also leads to {socket}; the kubelet takes it for a second plugin with the name \"{}\", and refuses the second link again and again",
             driver.name
         );
-        let fix = format!("rm {path}");
         let id = Some(driver.id.to_owned());
         Some(Finding {
             driver: id,

@@ -1,13 +1,14 @@
 //! The registration of a driver, from its answer to the kubelet's Notify.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::csi_socket::{ask, declared_fix, exposed};
 use super::daemon;
 use super::kubelets::KubeletFindings;
 use super::{Finding, Inputs};
 use crate::config::DriverSettings;
+use crate::csi::trust::Exposure;
 use crate::disk::directory;
 use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::layout::{Layout, LinkAlias};
@@ -17,6 +18,7 @@ use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Cause, Driver};
 use crate::os::process;
+use crate::os::text::{quoted, quoted_path};
 
 const JOURNAL: &str = "see journalctl -u node-storage-driver-registrar";
 
@@ -49,7 +51,9 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
         Err(finding) => Some(finding),
     };
     // Discovery would refuse the driver for this. The operator named it, so that it is a warning.
-    let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach, declared_fix));
+    let fix =
+        |exposure: &Exposure, socket: &Path| declared_fix(exposure, socket, settings.name.as_ref());
+    let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach, fix));
     finding.into_iter().chain(exposed.flatten()).collect()
 }
 
@@ -74,7 +78,7 @@ impl Registration<'_> {
         Some(match phases.find(|phase| phase.as_str() == driver.phase) {
             Some(Phase::Registered) => return last_error(driver),
             Some(Phase::Withdrawn) => {
-                let fix = format!("node-storage-driver-registrar publish {id}");
+                let fix = format!("node-storage-driver-registrar publish {}", quoted(id));
                 Finding::fault("withdrawn", reason, fix)
             }
             Some(Phase::Conflict) => {
@@ -107,7 +111,7 @@ impl Registration<'_> {
 
     fn waiting_fix(&self, cause: Cause) -> String {
         let drop_in = || format!("install the drop-in: {}", DRIVER_OF_ANOTHER_USER.install());
-        let directory = directory::of(&self.settings.csi_socket).display();
+        let directory = quoted_path(directory::of(&self.settings.csi_socket));
         match cause {
             Cause::DirectoryForbidden => format!("chmod o+rx {directory}; or {}", drop_in()),
             // Another owner or mode of the socket would last until the driver creates it again.
@@ -161,7 +165,10 @@ impl Registration<'_> {
 fn not_registered(id: &str) -> Finding {
     let found = "the link is right and a kubelet runs, but it has not registered the driver";
     let see = "see journalctl -u kubelet | grep -i plugin";
-    let fix = format!("{see}; then: node-storage-driver-registrar reannounce {id}");
+    let fix = format!(
+        "{see}; then: node-storage-driver-registrar reannounce {}",
+        quoted(id)
+    );
     Finding::fault("kubelet registering", found, fix)
 }
 
@@ -178,7 +185,7 @@ fn conflict_fix(driver: &Driver, rival: Option<String>) -> String {
         _ if driver.name_taken => "rename one of the two drivers, or remove its table".into(),
         Cause::LiveOwner => {
             let stop = rival.map_or("stop the other process".to_owned(), |service| {
-                format!("systemctl disable --now {service}")
+                format!("systemctl disable --now {}", quoted(&service))
             });
             format!("{stop}; or set on_live_owner = \"take-over\"")
         }
@@ -194,7 +201,7 @@ fn rejection_fix(driver: &Driver) -> String {
     match driver.cause() {
         Cause::TopologyCollision => format!(
             "remove the label: kubectl label node NODE KEY-; then: node-storage-driver-registrar reannounce {}",
-            driver.id
+            quoted(&driver.id)
         ),
         Cause::AlreadyRegistered => {
             "remove this driver's other socket or link from the kubelet's plugins_registry".into()
@@ -217,6 +224,8 @@ mod tests {
         let stop = "systemctl disable --now ndr.service; or set on_live_owner = \"take-over\"";
         assert_eq!(fix(Some("ndr.service")), stop);
         assert!(fix(None).starts_with("stop the other process; "));
+        let stop = r"systemctl disable --now 'a\x2db;c.service'; or ";
+        assert!(fix(Some(r"a\x2db;c.service")).starts_with(stop));
     }
 
     /// A daemon of another release sends no cause, or a cause that this release does not know.

@@ -99,7 +99,9 @@ pub(crate) fn describe(pid: u32) -> String {
 }
 
 /// The systemd service that a process belongs to directly. A container may be in a control group below the
-/// service of its runtime, which must not be stopped for it; a scope cannot be started again.
+/// service of its runtime, which must not be stopped for it; a scope cannot be started again. The services of
+/// a user's manager, and of a container that has a manager of its own, are below another unit, and systemctl
+/// does not find them.
 pub(crate) fn service(pid: u32) -> Option<String> {
     let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     own_service(&cgroup).map(printable)
@@ -108,7 +110,8 @@ pub(crate) fn service(pid: u32) -> Option<String> {
 fn own_service(cgroup: &str) -> Option<&str> {
     let unit = unit(cgroup).filter(|unit| unit.ends_with(SERVICE))?;
     let mut lines = cgroup.lines().filter_map(|line| line.strip_suffix(unit));
-    lines.any(|above| above.ends_with('/')).then_some(unit)
+    let is_of_the_system = |above: &str| above.ends_with('/') && !above.split('/').any(is_unit);
+    lines.any(is_of_the_system).then_some(unit)
 }
 
 fn described(proc: &Path, pid: u32) -> String {
@@ -131,13 +134,16 @@ fn unit_of(proc: &Path, pid: u32) -> Option<String> {
 /// own, and a container runtime may have further groups below it. The hierarchy that systemd uses is
 /// the unified one (`0::`), or `name=systemd` beside those of version 1.
 fn unit(cgroup: &str) -> Option<&str> {
-    let is_unit = |part: &&str| part.ends_with(SERVICE) || part.ends_with(".scope");
     let paths = |hierarchy: &'static str| {
         let lines = cgroup.lines().filter_map(|line| line.split_once(':'));
         lines.filter_map(move |(_, line)| line.strip_prefix(hierarchy))
     };
     let mut paths = paths("name=systemd:").chain(paths(":"));
-    paths.find_map(|path| path.rsplit('/').find(is_unit))
+    paths.find_map(|path| path.rsplit('/').find(|part| is_unit(part)))
+}
+
+fn is_unit(part: &str) -> bool {
+    part.ends_with(SERVICE) || part.ends_with(".scope")
 }
 
 async fn end_of(process: OwnedFd) -> io::Result<()> {
@@ -216,9 +222,12 @@ mod tests {
             own_service("0::/system.slice/a.service\n"),
             Some("a.service")
         );
+        // systemctl asks the system's manager, which does not have the units of a user's manager.
+        let of_user = "0::/user.slice/user-0.slice/user@0.service/app.slice/ndr.service\n";
         for inner in [
             pod,
             nested,
+            of_user,
             "0::/system.slice/containerd.service/kubepods-pod1:cri:9f\n",
         ] {
             assert_eq!(own_service(inner), None, "{inner}");

@@ -3,6 +3,8 @@
 //! A driver's answer and a kubelet's error may contain control characters, escape sequences or
 //! megabytes.
 
+use std::path::Path;
+
 /// The most characters of such a text.
 const MOST: usize = 512;
 
@@ -31,6 +33,20 @@ pub(crate) fn on_one_line(list: &str) -> String {
         line += part;
     }
     line
+}
+
+/// A word of a command, as a shell reads it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:@".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A path in a command, as a shell reads it.
+pub(crate) fn quoted_path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
 }
 
 /// Equivalent JSON, with the characters escaped that would reorder or hide text on a terminal. JSON has
@@ -84,6 +100,14 @@ mod tests {
             "2 errors: a: b; c; end"
         );
         assert_eq!(on_one_line("a"), "a");
+    }
+
+    #[test]
+    fn only_a_word_that_a_shell_would_change_is_quoted() {
+        assert_eq!(quoted_path(Path::new("/p/a-b/csi.sock")), "/p/a-b/csi.sock");
+        assert_eq!(quoted("a@b.service"), "a@b.service");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a'b; $(c)"), r"'a'\''b; $(c)'");
     }
 
     #[test]

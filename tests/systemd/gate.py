@@ -11,6 +11,7 @@ from serving import ask
 
 CONFIG = "60-gate.toml"
 BAD = "70-bad.toml"
+CHANGED = "80-changed.toml"
 SOCKET = f"{RUNTIME}/http.sock"
 MISSING = "missing.csi.test"
 FOUND = "found.csi.test"
@@ -29,6 +30,7 @@ NOT_STARTED = "a discovered driver did not start"
 CONFLICT = "a conflict"
 REFUSED = "the daemon refused the configuration"
 BAD_ON_DISK = "the configuration on disk is bad"
+CHANGED_ON_DISK = "the configuration on disk has changed"
 NO_DRIVERS = "no drivers"
 NO_DAEMON = "the daemon does not run"
 
@@ -196,6 +198,23 @@ def a_refused_reload_closes_the_gate_and_leaves_the_drivers_alone(node):
         assert node.pid() == before and node.phase() == "registered"
     finally:
         node.configure(None, BAD)
+    node.systemctl("reload", UNIT)
+    says(node, ALL_READY)
+    end(node)
+
+
+@check
+def a_changed_configuration_closes_the_gate_until_the_daemon_has_read_it(node):
+    begin(node)
+    node.configure('[log]\nlevel = "debug"\n', CHANGED)
+    try:
+        says(node, CHANGED_ON_DISK, CHANGED, "systemctl reload")
+        node.systemctl("reload", UNIT)
+        says(node, ALL_READY)
+    finally:
+        node.configure(None, CHANGED)
+    # The directory alone tells that a file is gone.
+    says(node, CHANGED_ON_DISK, "config.d", "systemctl reload")
     node.systemctl("reload", UNIT)
     says(node, ALL_READY)
     end(node)

@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
-use crate::config::{DriverSettings, Key, Settings, csi_socket};
+use humantime::format_duration;
+
+use crate::config::{DriverSettings, Key, PLUGINS_REGISTRY, Settings, csi_socket};
 use crate::csi::discover::Discoverable;
 use crate::disk::directory;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
+use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::supervisor::renaming::{Known, new_ids};
 use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
@@ -42,6 +45,10 @@ struct RunningDriver {
     versions: Option<Vec<String>>,
     origin: Origin,
     withdrawn_by_hand: bool,
+    /// The kubelet has registered it.
+    registered: bool,
+    /// It responds now.
+    answering: bool,
 }
 
 /// The configuration that would take effect.
@@ -116,6 +123,8 @@ impl RunningDriver {
             versions: registration.map(|registered| registered.advertised.versions.clone()),
             origin: saved.and_then(|saved| saved.origin).unwrap_or(guess),
             withdrawn_by_hand: record.is_some_and(|record| record.withdrawn_by_hand),
+            registered: driver.phase == Phase::Registered.as_str(),
+            answering: driver.answering,
         }
     }
 }
@@ -142,14 +151,26 @@ impl Directories {
     }
 
     /// The key that moves every driver, if the sockets and links would be elsewhere.
-    fn change_to(&self, layout: &Layout) -> Option<String> {
-        let places = [
-            ("registry_dir", &self.registry_dir, layout.registry_dir()),
-            (
+    fn change_to(&self, settings: &Settings, layout: &Layout) -> Option<String> {
+        let follows = |from: &Option<PathBuf>| {
+            let registry = Path::new(PLUGINS_REGISTRY);
+            let to = settings.kubelet_root().join(registry);
+            from.as_ref().is_some_and(|from| from.ends_with(registry)) && layout.kubelet_dir() == to
+        };
+        let parent = |from: &PathBuf| directory::of(from).to_owned();
+        let root = self.kubelet_dir.as_ref().map(parent);
+        // The operator did not write what follows from root_dir.
+        let kubelet = match follows(&self.kubelet_dir) {
+            true => ("kubelet.root_dir", &root, settings.kubelet_root()),
+            false => (
                 "kubelet.registry_dir",
                 &self.kubelet_dir,
                 layout.kubelet_dir(),
             ),
+        };
+        let places = [
+            ("registry_dir", &self.registry_dir, layout.registry_dir()),
+            kubelet,
             ("kubelet.sees_registry_as", &self.seen_as, layout.seen_as()),
         ];
         let change = places.into_iter().find_map(|(key, from, to)| {
@@ -181,7 +202,7 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
             || discoverable.has(settings, &driver.id)
                 && (driver.origin == Origin::Discovery || found.contains(&driver.id))
     };
-    let moved = running.directories.change_to(planned.layout);
+    let moved = running.directories.change_to(settings, planned.layout);
     let ids: BTreeMap<String, Option<String>> = if moved.is_some() {
         let ids = running.drivers.iter();
         ids.map(|driver| (driver.id.clone(), stays(driver).then(|| driver.id.clone())))
@@ -203,7 +224,7 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
             (Some(_), _) if driver.withdrawn_by_hand => {
                 Fate::LeaveAlone(Some("withdrawn until you publish it".to_owned()))
             }
-            (Some(_), Some(moved)) => Fate::Announce(moved.clone()),
+            (Some(id), Some(moved)) => move_to(settings, driver, id, moved),
             (Some(id), None) => change(settings, driver, id),
         };
         let id = new.unwrap_or(&driver.id).clone();
@@ -229,12 +250,37 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
 
 /// Why the settings do not have this driver any more.
 fn why_lost(settings: &Settings, driver: &RunningDriver) -> String {
-    let id = &driver.id;
-    if settings.drivers.contains_key(id) {
-        return format!("{} belongs to another driver", Key::of(&["drivers", id]));
-    }
     let plugins_dir = directory::of(directory::of(&driver.csi_socket));
-    lost(plugins_dir, driver.origin == Origin::Table, settings, id)
+    let had_table = driver.origin == Origin::Table;
+    lost(plugins_dir, had_table, settings, &driver.id)
+}
+
+/// In other directories every driver begins again: it is published when it answers.
+fn move_to(settings: &Settings, driver: &RunningDriver, id: &str, moved: &str) -> Fate {
+    let wrong_name = wrong_name(&settings.driver(id), driver, id);
+    let when = match (wrong_name, driver.answering) {
+        (Some(wrong_name), _) => wrong_name,
+        (None, true) => return Fate::Announce(moved.to_owned()),
+        (None, false) => "announced when it responds".to_owned(),
+    };
+    let why = format!("{moved}; {when}");
+    match driver.registered {
+        true => Fate::Withdraw(why),
+        false => Fate::LeaveAlone(Some(why)),
+    }
+}
+
+/// The daemon refuses the answers of a driver that reports another name than its table pins. Another socket
+/// may have a driver with that name.
+fn wrong_name(new: &DriverSettings, driver: &RunningDriver, id: &str) -> Option<String> {
+    let (name, wanted) = (driver.name.as_ref()?, new.name.as_ref()?);
+    let is_wrong = driver.csi_socket == new.csi_socket && name != wanted;
+    let key = Key::of(&["drivers", id, "name"]);
+    is_wrong.then(|| {
+        format!(
+            "it reports the name \"{name}\", so that it counts as not responding until it reports \"{wanted}\" ({key})"
+        )
+    })
 }
 
 /// What changes for a driver that stays in its directories.
@@ -242,6 +288,7 @@ fn change(settings: &Settings, driver: &RunningDriver, id: &str) -> Fate {
     let new = settings.driver(id);
     let renamed = (id != driver.id).then(|| format!("was {}", driver.id));
     let key = |key: &str| Key::of(&["drivers", id, key]).to_string();
+    let wrong_name = wrong_name(&new, driver, id);
     let announced = if driver.endpoint != new.endpoint {
         let key = key_of_endpoint(settings, &new, id);
         let (from, to) = (driver.endpoint.display(), new.endpoint.display());
@@ -259,14 +306,44 @@ fn change(settings: &Settings, driver: &RunningDriver, id: &str) -> Fate {
                 changed(&key("supported_versions"), from.join(", "), to)
             })
     };
-    if let Some(why) = announced {
+    // The daemon announces only a driver that answers.
+    if let Some(why) = announced.filter(|_| wrong_name.is_none()) {
         let renamed = renamed.map(|was| format!(" ({was})")).unwrap_or_default();
-        return Fate::Announce(format!("{why}{renamed}"));
+        let when = match driver.answering {
+            true => "",
+            false => ", when it responds",
+        };
+        return Fate::Announce(format!("{why}{renamed}{when}"));
     }
     let elsewhere = (driver.csi_socket != new.csi_socket)
         .then(|| format!("called on {} from now on", new.csi_socket.display()));
     let changes: Vec<String> = renamed.into_iter().chain(elsewhere).collect();
-    Fate::LeaveAlone((!changes.is_empty()).then(|| changes.join(", ")))
+    let changes = (!changes.is_empty()).then(|| changes.join(", "));
+    let silence = silence(&new, driver, wrong_name);
+    let all: Vec<String> = changes.into_iter().chain(silence).collect();
+    Fate::LeaveAlone((!all.is_empty()).then(|| all.join("; ")))
+}
+
+/// What becomes of a registration whose driver does not respond.
+fn silence(
+    new: &DriverSettings,
+    driver: &RunningDriver,
+    wrong_name: Option<String>,
+) -> Option<String> {
+    let is_silent = !driver.answering || wrong_name.is_some();
+    let after = new
+        .withdraw_after
+        .filter(|_| is_silent && driver.registered);
+    let withdrawn = after.map(|after| {
+        let after = format_duration(after);
+        format!("is withdrawn when that has lasted {after} (withdraw_after)")
+    });
+    match (wrong_name, withdrawn) {
+        (Some(name), Some(withdrawn)) => Some(format!("{name}; it {withdrawn}")),
+        (Some(name), None) => Some(name),
+        (None, Some(withdrawn)) => Some(format!("it does not respond, and {withdrawn}")),
+        (None, None) => None,
+    }
 }
 
 /// The key that the endpoint follows from.

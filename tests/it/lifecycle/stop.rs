@@ -180,6 +180,6 @@ fn foreign_files_stay_when_the_package_is_removed() {
     assert_eq!(scene.files(), before);
     // No other command reports it.
     let link = scene.node.link(OTHER);
-    let remedy = format!("rm '{}'", link.display());
+    let remedy = format!("rm {}", link.display());
     assert!(stderr(&output).contains(&remedy), "{output:?}");
 }

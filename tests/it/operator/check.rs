@@ -118,6 +118,26 @@ fn says_what_a_reload_would_do_to_each_driver_and_the_reload_does_it() {
 }
 
 #[test]
+fn a_wrong_pin_announces_nothing_and_counts_as_no_response() {
+    let (scene, _driver, kubelet) = setup().registered();
+    let pin = format!("[drivers.{NAME:?}]\nname = {OTHER:?}\n");
+    scene.node.write_default_config(&[], &pin);
+    let said = checked(&scene);
+    let left = line(&said, "leave alone", NAME).unwrap_or_else(|| panic!("{said}"));
+    let words = format!(
+        "it reports the name {NAME:?}, so that it counts as not responding until it reports {OTHER:?}"
+    );
+    assert!(left.contains(&words), "{left}");
+    assert!(line(&said, "announce", "").is_none(), "{said}");
+    scene.registrar.succeed(&["reload"]);
+    let after = scene
+        .registrar
+        .wait_driver("no answer", NAME, SOON, |driver| !driver.answering);
+    assert_eq!(after.phase, "registered");
+    assert!(kubelet.registered().contains_key(NAME));
+}
+
+#[test]
 fn every_driver_is_announced_when_the_directories_move() {
     let (scene, _driver, _kubelet) = setup().registered();
     let config = scene.node.default_config(&[NAME]);

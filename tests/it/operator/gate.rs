@@ -1,13 +1,16 @@
 //! The gate of `status` and `wait`: which node passes, and the words about a node that does not.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Output;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bed::scene::{NAME, OTHER, SOON};
 use bed::{Process, Scene, Status, eventually, stderr, stdout};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::Value;
 
 use crate::setup;
@@ -195,7 +198,88 @@ fn strict_refuses_a_configuration_that_the_daemon_has_not_read_yet() {
     // It reads the bad configuration first.
     thread::sleep(Duration::from_millis(300));
     scene.node.write_config(&valid);
+    scene.registrar.succeed(&["reload"]);
     assert!(waiting.wait(SOON).success());
+}
+
+/// The daemon reports nothing meanwhile.
+#[test]
+fn strict_reads_the_configuration_again_until_it_is_as_the_daemon_has_it() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    let file = scene.node.config_file();
+    let directory = file.parent().unwrap();
+    let away = directory.with_file_name("away");
+    fs::rename(directory, &away).unwrap();
+    let said = times_out(&scene, &["--strict"]);
+    assert!(said.contains("would refuse the configuration"), "{said}");
+    let mut wait = scene.registrar.command("wait");
+    let mut waiting = Process::start(wait.args(["--strict", "--timeout", "1h"]));
+    // It misses the configuration first.
+    thread::sleep(Duration::from_millis(300));
+    // The time of the directory changes, and not the time of the file in it.
+    fs::rename(&away, directory).unwrap();
+    assert!(waiting.wait(SOON).success());
+}
+
+/// The configuration is valid, and says something else than the daemon does.
+#[test]
+fn strict_refuses_files_that_have_changed_since_the_daemon_read_them() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    let main = scene.node.config_file();
+    let drop_ins = main.with_file_name("config.d");
+    let drop_in = drop_ins.join("nfs.toml");
+    fs::create_dir_all(&drop_ins).unwrap();
+    scene.registrar.succeed(&["reload"]);
+    passes(&scene, &["--strict"]);
+    let is_refused = |path: &Path| {
+        let path = path.display();
+        let words = format!(
+            "{path} has changed since the daemon read the configuration: systemctl reload node-storage-driver-registrar"
+        );
+        for said in [
+            times_out(&scene, &["--strict"]),
+            times_out(&scene, &["--strict", NAME]),
+            fails(&scene, &["status", "--strict"]),
+        ] {
+            assert!(said.contains(&words), "{words:?} is not in {said}");
+        }
+        passes(&scene, &[]);
+        scene.registrar.succeed(&["status"]);
+        scene.registrar.succeed(&["reload"]);
+        passes(&scene, &["--strict"]);
+        scene.registrar.succeed(&["status", "--strict"]);
+    };
+    // The kernel's clock for files lags behind by up to 10 ms.
+    let tick = || thread::sleep(Duration::from_millis(20));
+    tick();
+    fs::write(&drop_in, "[log]\nlevel = \"debug\"\n").unwrap();
+    is_refused(&drop_in);
+    // A copy that keeps the time of its last change.
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    tick();
+    File::open(&main).unwrap().set_modified(old).unwrap();
+    is_refused(&main);
+    tick();
+    fs::remove_file(&drop_in).unwrap();
+    is_refused(&drop_ins);
+}
+
+/// A configuration that cannot be read in time is neither refused nor forgotten.
+#[test]
+fn a_configuration_that_is_not_read_in_time_is_named() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    let file = scene.node.config_file();
+    fs::remove_file(&file).unwrap();
+    // Opening a pipe waits for a writer.
+    mkfifo(&file, Mode::S_IRUSR).unwrap();
+    let said = times_out(&scene, &["--strict"]);
+    let words = "timed out after 200ms: the configuration on disk has not been read yet";
+    assert!(said.contains(words), "{said}");
+    let said = fails(&scene, &["status", "--strict"]);
+    let words =
+        "error: cannot check the configuration on disk: the configuration was not read within 10s";
+    assert!(said.contains(words), "{said}");
+    assert!(!said.contains("refuse"), "{said}");
 }
 
 #[test]

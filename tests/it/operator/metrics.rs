@@ -120,6 +120,12 @@ fn each_end_of_the_driver_is_counted() {
         scene.registrar.wait_driver("down", NAME, SOON, is_down);
     }
     assert_eq!(ends(), 3.0);
+    let mut scene = scene;
+    scene.registrar.kill9();
+    scene.registrar.start();
+    scene.wait_up();
+    let series = format!("nsdr_driver_disconnects_total{{driver=\"{NAME}\"}}");
+    assert_eq!(value(&scrape(&scene), &series), 3.0);
 }
 
 /// The new process takes the socket's place before the old one ends, so that no question goes unanswered.

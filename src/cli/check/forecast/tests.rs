@@ -27,6 +27,8 @@ fn driver(id: &str, origin: Origin) -> RunningDriver {
         versions: Some(vec!["1.0.0".to_owned()]),
         origin,
         withdrawn_by_hand: false,
+        registered: true,
+        answering: true,
     }
 }
 
@@ -148,6 +150,17 @@ fn each_driver_is_withdrawn_announced_or_left_alone_with_the_key_that_does_it() 
             format!("[drivers.a]\nname = 'other'\nsupported_versions = ['2']\n{on}"),
             &["d"],
             &[
+                "leave alone    a: it reports the name \"a\", so that it counts as not responding until it reports \"other\" (drivers.\"a\".name)",
+                "leave alone    d",
+            ],
+        ),
+        (
+            // Another driver, which may have this name.
+            format!(
+                "[drivers.a]\nname = 'other'\ncsi_socket = '/e'\nendpoint = '/p/a/csi.sock'\n{on}"
+            ),
+            &["d"],
+            &[
                 "announce       a: drivers.\"a\".name has changed from a to other",
                 "leave alone    d",
             ],
@@ -193,6 +206,82 @@ fn other_directories_announce_every_driver_that_was_not_withdrawn_by_hand() {
     }
 }
 
+#[test]
+fn a_driver_that_does_not_answer_is_announced_only_when_it_does_and_may_be_withdrawn() {
+    let silent = |drivers: &mut Vec<RunningDriver>| {
+        drivers.truncate(1);
+        drivers[0].answering = false;
+    };
+    for (toml, expected) in [
+        ("[drivers.a]\n", "leave alone    a"),
+        (
+            "[drivers.a]\nwithdraw_after = '2m'\n",
+            "leave alone    a: it does not respond, and is withdrawn when that has lasted 2m (withdraw_after)",
+        ),
+        (
+            "[drivers.a]\nendpoint = '/e'\n",
+            "announce       a: drivers.\"a\".endpoint has changed from /p/a/csi.sock to /e, when it responds",
+        ),
+        (
+            "registry_dir = '/k2'\n[drivers.a]\n",
+            "withdraw       a: kubelet.registry_dir has changed from /k/plugins_registry to /k2; announced when it responds",
+        ),
+    ] {
+        assert_eq!(lines(silent, toml, &[]), [expected], "{toml}");
+    }
+    let unregistered = |drivers: &mut Vec<RunningDriver>| {
+        silent(drivers);
+        drivers[0].registered = false;
+    };
+    let toml = "[drivers.a]\nwithdraw_after = '2m'\n";
+    assert_eq!(lines(unregistered, toml, &[]), ["leave alone    a"]);
+}
+
+#[test]
+fn a_wrong_pin_counts_as_no_answer() {
+    let alone = |drivers: &mut Vec<RunningDriver>| drivers.truncate(1);
+    let pin = "[drivers.a]\nname = 'other'\n";
+    let reports = "it reports the name \"a\", so that it counts as not responding until it reports \"other\" (drivers.\"a\".name)";
+    let toml = format!("{pin}withdraw_after = '2m'\n");
+    let after = "it is withdrawn when that has lasted 2m (withdraw_after)";
+    assert_eq!(
+        lines(alone, &toml, &[]),
+        [format!("leave alone    a: {reports}; {after}")]
+    );
+    let toml = format!("registry_dir = '/k2'\n{pin}");
+    let moved = "kubelet.registry_dir has changed from /k/plugins_registry to /k2";
+    assert_eq!(
+        lines(alone, &toml, &[]),
+        [format!("withdraw       a: {moved}; {reports}")]
+    );
+    let unregistered = |drivers: &mut Vec<RunningDriver>| {
+        alone(drivers);
+        drivers[0].registered = false;
+    };
+    assert_eq!(
+        lines(unregistered, pin, &[]),
+        [format!("leave alone    a: {reports}")]
+    );
+}
+
+#[test]
+fn a_registry_that_follows_from_the_root_is_named_by_the_root() {
+    let settings = settings("[drivers.a]\n");
+    let key = |from: &str| {
+        let before = Layout::new("/r".as_ref(), from.as_ref(), "/r".as_ref());
+        let before = Directories::of(&Status::default(), Some(&before));
+        before.change_to(&settings, &settings.layout()).unwrap()
+    };
+    assert_eq!(
+        key("/k0/plugins_registry"),
+        "kubelet.root_dir has changed from /k0 to /k"
+    );
+    assert_eq!(
+        key("/k0/other"),
+        "kubelet.registry_dir has changed from /k0/other to /k/plugins_registry"
+    );
+}
+
 /// Of an earlier version, or where the command may not read the state file.
 #[test]
 fn without_a_state_file_the_status_alone_tells() {
@@ -202,6 +291,7 @@ fn without_a_state_file_the_status_alone_tells() {
         csi_socket: socket.to_owned(),
         endpoint: socket.to_owned(),
         registration_socket: Some(format!("/old/{id}-reg.sock")),
+        answering: true,
         ..Driver::default()
     };
     let mut status = Status {

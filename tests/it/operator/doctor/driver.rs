@@ -174,8 +174,9 @@ fn a_driver_that_runs_as_another_user_is_declared_and_gets_the_drop_in() {
     let drop_in =
         "/usr/share/doc/node-storage-driver-registrar/examples/driver-of-another-user.conf";
     let command = format!("otherwise: chown -h root: {}", directory.display());
-    let words = format!("if the driver runs as uid {USER}, declare it in [drivers.\"{NAME}\"]");
-    for words in [&words, drop_in, &command] {
+    let table = format!("declare it in [drivers.\"{NAME}\"] with name = \"NAME\"");
+    let trust = format!("only if you trust uid {USER}, ");
+    for words in [&trust, &table, drop_in, &command] {
         assert!(not_served.contains(words), "{not_served}");
     }
     let mut listener = Command::new("setpriv");
@@ -189,10 +190,9 @@ fn a_driver_that_runs_as_another_user_is_declared_and_gets_the_drop_in() {
     let listener = Process::start(&mut listener);
     eventually("it listens", SOON, || socket.exists());
     let fix = fix_of(&scene, "fault");
-    let pid = format!("the driver, pid {} (", listener.pid());
-    let words = format!("runs as uid {USER}: declare it in [drivers.\"{NAME}\"]");
+    let pid = format!("as which pid {} (", listener.pid());
     let installed = "/etc/systemd/system/node-storage-driver-registrar.service.d/";
-    for words in [&pid, &words, drop_in, installed] {
+    for words in [&pid, &trust, &table, drop_in, installed] {
         assert!(fix.contains(words), "{fix}");
     }
     assert!(!fix.contains("chown"), "{fix}");
@@ -200,6 +200,12 @@ fn a_driver_that_runs_as_another_user_is_declared_and_gets_the_drop_in() {
     let declared = fix_of(&scene, "warning");
     let words = format!("nothing, if you trust uid {USER}");
     assert!(declared.starts_with(&words), "{declared}");
+    let pin = "set name in its table";
+    assert!(declared.contains(pin), "{declared}");
+    let pinned = format!("[drivers.\"{NAME}\"]\nname = \"{NAME}\"\n");
+    scene.node.write_default_config(&[], &pinned);
+    let declared = fix_of(&scene, "warning");
+    assert!(!declared.contains(pin), "{declared}");
 }
 
 /// The fix of the finding about the driver's directory, which has this level.

@@ -5,6 +5,7 @@
 //! nothing is left to do, and then tells the outcome: state file, kubelets, snapshot, systemd, clients.
 
 mod commands;
+mod departure;
 mod discovery;
 mod expected_mount;
 mod files;

@@ -47,6 +47,13 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Register drivers and keep them registered; the default command.
     Run(NdrFlags),
+    #[command(flatten)]
+    Once(OneShot),
+}
+
+/// A command that ends by itself.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OneShot {
     /// Apply the changed configuration; returns when the daemon has applied it.
     Reload,
     /// Dry run: validate the configuration, and print what the daemon would do with it.

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use self::args::{Args, Command};
+use self::args::{Args, Command, OneShot};
 use self::client::{act, reload};
 pub use self::completions::completions;
 use self::exit::Exit;
@@ -46,34 +46,36 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn start(line: Normalized) -> Result<(), Exit> {
-    let args = Args::try_parse_from(line.arguments).map_err(Exit::CommandLine)?;
+    let mut args = Args::try_parse_from(line.arguments).map_err(Exit::CommandLine)?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().map_err(Exit::failed)?;
-    let done = runtime.block_on(dispatch(&args, &line.ignored));
+    let command = args.command.take();
+    // Apart from each other, so that the code of the other commands takes no memory of the daemon.
+    let done = match command.unwrap_or_else(|| Command::Run(NdrFlags::default())) {
+        Command::Run(flags) => runtime.block_on(run::run(&args, &flags, &line.ignored)),
+        Command::Once(command) => runtime.block_on(dispatch(&args, &command)),
+    };
     // A thread that hangs in a file system would hold up the end of the process.
     runtime.shutdown_background();
     done
 }
 
-/// Runs the command. `ignored` are flags of klog on the command line.
-async fn dispatch(args: &Args, ignored: &[String]) -> Result<(), Exit> {
-    match &args.command {
-        None => run::run(args, &NdrFlags::default(), ignored).await,
-        Some(Command::Run(flags)) => run::run(args, flags, ignored).await,
-        Some(Command::Reload) => reload(args).await,
-        Some(Command::Check) => check::check(args).await,
-        Some(Command::Config) => print(&configuration::load(args)?.explain()),
-        Some(Command::Status(options)) if options.watch => watch::watch(args, options).await,
-        Some(Command::Status(options)) => status::status(args, options).await,
-        Some(Command::Wait(options)) => wait::wait(args, options).await,
-        Some(Command::Inspect { json, driver }) => inspect::inspect(args, driver, *json).await,
-        Some(Command::Doctor { json, proc }) => doctor::doctor(args, proc, *json).await,
-        Some(Command::Reannounce { driver }) => act(args, ManualAction::Reannounce, driver).await,
-        Some(Command::Withdraw { driver }) => act(args, ManualAction::Withdraw, driver).await,
-        Some(Command::Publish { driver }) => act(args, ManualAction::Publish, driver).await,
-        Some(Command::CleanUp) => clean_up::clean_up(args),
-        Some(Command::Completions { shell }) => print(&completions(*shell)),
-        Some(Command::CompleteDrivers { words }) => candidates::complete_drivers(words).await,
-        Some(Command::ImportNdr { words }) => ndr::import::import(args, words),
+async fn dispatch(args: &Args, command: &OneShot) -> Result<(), Exit> {
+    match command {
+        OneShot::Reload => reload(args).await,
+        OneShot::Check => check::check(args).await,
+        OneShot::Config => print(&configuration::load(args)?.explain()),
+        OneShot::Status(options) if options.watch => watch::watch(args, options).await,
+        OneShot::Status(options) => status::status(args, options).await,
+        OneShot::Wait(options) => wait::wait(args, options).await,
+        OneShot::Inspect { json, driver } => inspect::inspect(args, driver, *json).await,
+        OneShot::Doctor { json, proc } => doctor::doctor(args, proc, *json).await,
+        OneShot::Reannounce { driver } => act(args, ManualAction::Reannounce, driver).await,
+        OneShot::Withdraw { driver } => act(args, ManualAction::Withdraw, driver).await,
+        OneShot::Publish { driver } => act(args, ManualAction::Publish, driver).await,
+        OneShot::CleanUp => clean_up::clean_up(args),
+        OneShot::Completions { shell } => print(&completions(*shell)),
+        OneShot::CompleteDrivers { words } => candidates::complete_drivers(words).await,
+        OneShot::ImportNdr { words } => ndr::import::import(args, words),
     }
 }

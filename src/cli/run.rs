@@ -116,7 +116,7 @@ async fn serve(
     tracing::info!(
         drivers,
         runtime_dir,
-        "the configuration names {drivers} drivers"
+        "drivers in the configuration: {drivers}"
     );
     let place = runtime.as_ref().map(|runtime| runtime.place().clone());
     let supervisor = Supervisor::start(settings, Box::new(reread), runtime).await;

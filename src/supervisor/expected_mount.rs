@@ -29,7 +29,7 @@ impl ExpectedMount {
     pub(super) fn of_plugins_dir() -> ExpectedMount {
         ExpectedMount::new(
             "plugins_dir",
-            "drivers on the missing file system are away, and stay registered",
+            "drivers on that file system are away, and a registered driver stays registered",
         )
     }
 

@@ -109,21 +109,30 @@ impl Supervisor {
     }
 
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {
-        new_ids(&self.settings, self.discovery.discoverable(), known)
+        let discoverable = self.discovery.discoverable();
+        new_ids(
+            &self.settings,
+            discoverable,
+            |id| self.has_plugin(id),
+            known,
+        )
     }
 }
 
 /// The id of each driver from now on; none for a driver that the settings do not have any more, or
 /// whose id another driver has now. Each id is given once: to the driver at its socket, else to the
-/// driver with its name, else to the driver that had it.
+/// driver with its name, else to the driver that had it. `finds` tells whether discovery finds a driver of
+/// an id now: a table with a socket that was never there must not make a driver of that directory.
 pub(crate) fn new_ids(
     settings: &Settings,
     discoverable: &Discoverable,
+    finds: impl Fn(&str) -> bool,
     known: Vec<Known>,
 ) -> BTreeMap<String, Option<String>> {
     let by_socket = |driver: &Known| {
         let id = id_of_socket(settings, discoverable, driver.csi_socket.as_deref()?)?;
-        (driver.stays || id != driver.id).then_some(id)
+        let is_known = id == driver.id || settings.drivers.contains_key(&id) || finds(&id);
+        (is_known && (driver.stays || id != driver.id)).then_some(id)
     };
     let by_name = |driver: &Known| id_of_name(settings, driver.name.as_ref()?);
     let by_id = |driver: &Known| driver.stays.then(|| driver.id.clone());

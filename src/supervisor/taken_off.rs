@@ -38,7 +38,7 @@ impl Supervisor {
         if runner.driver.links().is_some() {
             tracing::warn!(driver = %id, "{id}: {what}: {cause}");
         } else {
-            tracing::info!(driver = %id, "{id}: {what}: {cause}");
+            tracing::info!(driver = %id, "{id}: removed by the reload: {cause}");
         }
     }
 }
@@ -74,7 +74,7 @@ impl Runner {
             return;
         };
         let (id, after) = (&self.id, format_duration(after));
-        tracing::warn!(driver = %id, "{id}: does not respond, and by the reload is taken off the node after {after}: withdraw_after has changed");
+        tracing::warn!(driver = %id, "{id}: does not respond, and the reload takes it off the node after {after}: withdraw_after has changed");
     }
 
     /// An announcement takes the driver off the node for a second.
@@ -88,7 +88,7 @@ impl Runner {
         } else {
             changed("endpoint", old.endpoint.display(), new.endpoint.display())
         };
-        tracing::warn!(driver = %id, "{id}: by the reload announced again as soon as it responds: {cause}");
+        tracing::warn!(driver = %id, "{id}: the reload announces it again as soon as it responds: {cause}");
     }
 }
 

@@ -214,7 +214,12 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
             name: driver.name.clone(),
             stays: stays(driver),
         });
-        new_ids(settings, &discoverable, known.collect())
+        new_ids(
+            settings,
+            &discoverable,
+            |id| found.contains(id),
+            known.collect(),
+        )
     };
     let mut fates = Vec::new();
     for driver in &running.drivers {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bed::kubelet::{Event, Mark};
-use bed::scene::{KEEP, NAME, OTHER, SOON, in_both_layouts, is_nothing, nothing_since};
+use bed::scene::{DISCOVERY, KEEP, NAME, OTHER, SOON, in_both_layouts, is_nothing, nothing_since};
 use bed::{Behaviour, DriverStatus, Scene, TestKubelet, stderr, stdout};
 
 use crate::lifecycle::notify::under_systemd;
@@ -56,7 +56,7 @@ fn a_driver_is_added_and_removed_and_the_others_stay_registered() {
 /// What the journal warns of about drivers that a reload took off the node.
 fn told(scene: &Scene, about: &str) -> Vec<String> {
     let logs = scene.registrar.logs();
-    let told = logs.lines().filter(|line| line.contains("by the reload"));
+    let told = logs.lines().filter(|line| line.contains("the reload"));
     let told = told.filter(|line| line.contains(about) && line.contains("WARN"));
     told.map(str::to_owned).collect()
 }
@@ -110,6 +110,32 @@ fn a_driver_that_a_restart_takes_off_the_node_is_told_with_its_key() {
         matches!(told[..], [line] if line.contains("WARN") && line.contains(&removed)),
         "{told:?}"
     );
+}
+
+/// The directory in the mistyped path was never there.
+#[test]
+fn a_socket_that_was_mistyped_and_corrected_costs_nothing() {
+    let (scene, _driver, kubelet) = setup().more(DISCOVERY).registered();
+    let mark = kubelet.mark();
+    let mistyped = scene.directory("locl").join("csi.sock");
+    let table = format!("[drivers.{NAME:?}]\ncsi_socket = {mistyped:?}\n{DISCOVERY}");
+    scene.node.write_default_config(&[], &table);
+    scene.registrar.succeed(&["reload"]);
+    scene
+        .registrar
+        .wait_driver("silent", NAME, SOON, |driver| !driver.answering);
+    scene.node.write_default_config(&[NAME], DISCOVERY);
+    let check = stdout(&scene.registrar.run_cli(["check"]));
+    assert!(
+        check.contains(NAME) && !check.contains("locl: was"),
+        "{check}"
+    );
+    scene.registrar.succeed(&["reload"]);
+    scene.registrar.wait_driver("back", NAME, SOON, |driver| {
+        driver.answering && driver.phase == "registered"
+    });
+    assert_eq!(scene.ids(), [NAME]);
+    nothing_since(&kubelet, mark);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::api::control::ClientError;
 use crate::config::{Loaded, Settings, csi_socket};
 use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
 use crate::csi::trust::Exposure;
-use crate::disk::directory::is_missing;
+use crate::disk::directory::{is_missing, nearest};
 use crate::disk::layout::{Layout, LinkAlias};
 use crate::disk::missing_mount::MissingMount;
 use crate::disk::name::DriverName;
@@ -81,8 +81,7 @@ fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
         Ok(found) if found.is_dir() => return None,
         Ok(_) => "is not a directory".to_owned(),
         Err(error) if is_missing(&error) => {
-            let nearest = directory.ancestors().find(|above| above.is_dir());
-            let nearest = nearest.unwrap_or(Path::new("/")).display();
+            let nearest = nearest(directory).display();
             let fix = match MissingMount::above(directory) {
                 Some(mount) => format!("{mount}; {}", mount.fix()),
                 None => "check the spelling, and whether a disk is not mounted".to_owned(),

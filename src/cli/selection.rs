@@ -1,7 +1,7 @@
 //! The drivers that a command line names, by id or by name.
 
 use crate::grpc::proto::control::{Driver, Status};
-use crate::os::text::printable;
+use crate::os::text::{enumerated, printable};
 
 /// The most ids that a message lists.
 const MOST_NAMED: usize = 10;
@@ -26,14 +26,9 @@ pub(super) fn unknown<'a>(
 /// The message about a driver that the daemon does not have, with the drivers that it has.
 pub(super) fn no_driver(status: &Status, driver: &str) -> String {
     let ids = status.drivers.iter().map(|known| printable(&known.id));
-    let named: Vec<String> = ids.take(MOST_NAMED).collect();
-    let more = match status.drivers.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let has = match named.as_slice() {
-        [] => ", and no other".to_owned(),
-        named => format!("; it has {}{more}", named.join(", ")),
+    let has = match status.drivers.is_empty() {
+        true => ", and no other".to_owned(),
+        false => format!("; it has {}", enumerated(ids, MOST_NAMED)),
     };
     format!("the daemon has no driver \"{driver}\"{has}")
 }

@@ -8,6 +8,7 @@ use super::{Finding, Inputs};
 use crate::config::{Key, literal};
 use crate::csi::discover::{IdleDirectory, idle_now};
 use crate::csi::trust::{Exposure, PIN};
+use crate::os::text::enumerated;
 use crate::supervisor::IDLE_FIX;
 
 pub(super) const CHECK: &str = "csi.sock missing";
@@ -26,13 +27,7 @@ pub(super) fn check(inputs: &Inputs) -> Option<Finding> {
     if idle.is_empty() {
         return None;
     }
-    let named = idle.iter().take(MOST_NAMED).map(ToString::to_string);
-    let named = named.collect::<Vec<_>>().join(", ");
-    let more = match idle.len().saturating_sub(MOST_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let found = format!("no csi.sock in {named}{more}");
+    let found = format!("no csi.sock in {}", enumerated(idle.iter(), MOST_NAMED));
     Some(Finding::warning(CHECK, found, fix(&idle)))
 }
 

@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Finding, Inputs};
-use crate::disk::directory::is_missing;
+use crate::disk::directory::{is_missing, nearest};
 use crate::disk::missing_mount::MissingMount;
 use crate::disk::reach::Reach;
+use crate::os::text::enumerated;
 
 pub(super) const MOUNT: &str = "mount";
 pub(super) const PLUGINS_DIR: &str = "plugins_dir";
@@ -116,8 +117,7 @@ fn no_plugins_dir(inputs: &Inputs, absent: BTreeMap<String, PathBuf>) -> Option<
     if !is_used || !is_absent(directory, &inputs.reach) {
         return None;
     }
-    let nearest = directory.ancestors().find(|path| path.is_dir());
-    let nearest = nearest.unwrap_or(Path::new("/")).display();
+    let nearest = nearest(directory).display();
     let shown = directory.display();
     let mut found = format!(
         "plugins_dir = \"{shown}\" does not exist; the nearest directory that exists is {nearest}"
@@ -134,16 +134,7 @@ fn no_plugins_dir(inputs: &Inputs, absent: BTreeMap<String, PathBuf>) -> Option<
 }
 
 fn sockets_of(drivers: &BTreeSet<String>) -> String {
-    let named: Vec<&str> = drivers
-        .iter()
-        .map(String::as_str)
-        .take(MOST_NAMED)
-        .collect();
-    let more = match drivers.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("csi.sock of {}{more}", named.join(", "))
+    format!("csi.sock of {}", enumerated(drivers.iter(), MOST_NAMED))
 }
 
 fn missing_above(path: &Path, reach: &Reach) -> Option<MissingMount> {

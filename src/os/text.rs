@@ -49,6 +49,19 @@ pub(crate) fn quoted_path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
+/// The first of these texts, separated by commas, and how many more there are.
+pub(crate) fn enumerated<T: ToString>(
+    all: impl ExactSizeIterator<Item = T>,
+    most: usize,
+) -> String {
+    let more = match all.len().saturating_sub(most) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named: Vec<String> = all.take(most).map(|one| one.to_string()).collect();
+    format!("{}{more}", named.join(", "))
+}
+
 /// Equivalent JSON, with the characters escaped that would reorder or hide text on a terminal. JSON has
 /// such characters in strings only.
 pub(crate) fn printable_json(json: String) -> String {

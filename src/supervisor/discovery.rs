@@ -12,6 +12,7 @@ use crate::csi::discover::{Discoverable, IdleDirectory, exists, plugins};
 use crate::disk::directory::{self, inode};
 use crate::os::clock::Moment;
 use crate::os::task::Task;
+use crate::os::text::enumerated;
 
 /// How long a look in another thread may take before the next look is tried.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,15 +82,13 @@ impl Discovery {
 
     /// The note for the status.
     pub(super) fn idle_note(&self) -> Option<String> {
-        let idle = self.idle();
-        let named: Vec<String> = idle.take(MOST_NAMED).map(ToString::to_string).collect();
-        let more = match self.idle().count() - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more directories"),
+        let idle: Vec<&IdleDirectory> = self.idle().collect();
+        let directories = match idle.len() > MOST_NAMED {
+            true => " directories",
+            false => "",
         };
-        let is_any = !named.is_empty();
-        let named = named.join(", ");
-        is_any.then(|| format!("no csi.sock in {named}{more}: {IDLE_FIX}"))
+        let named = enumerated(idle.iter(), MOST_NAMED);
+        (!idle.is_empty()).then(|| format!("no csi.sock in {named}{directories}: {IDLE_FIX}"))
     }
 
     fn idle(&self) -> impl Iterator<Item = &IdleDirectory> {

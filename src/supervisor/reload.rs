@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::saved_state::Origin;
-use super::taken_off::Removal;
+use super::taken_off::{Directories, Removal};
 use super::{RunnerKey, Subject, Supervisor, Work};
 use crate::api::command::CommandResult;
 use crate::config::Settings;
@@ -42,7 +42,8 @@ impl Supervisor {
 
     fn reconfigure(&mut self, settings: Settings) {
         let old = std::mem::replace(&mut self.settings, settings);
-        let has_moved = self.settings.layout() != self.layout;
+        let layout = self.settings.layout();
+        let moved = Directories::of(&self.layout).change_to(&self.settings, &layout);
         self.watch_plugins();
         // A discovered driver stays by the rules of discovery. A driver that has lost its table is
         // discovered now, or gone as its table is.
@@ -54,7 +55,7 @@ impl Supervisor {
                     supervisor.discovers(id)
                 }
         };
-        if !has_moved {
+        if moved.is_none() {
             self.rename_drivers(&old, stays);
         }
         let mut withdrawn = Vec::new();
@@ -65,13 +66,16 @@ impl Supervisor {
             let is_changed = runner.settings != self.settings.driver(&runner.id)
                 || runner.origin != self.origin(&runner.id);
             let stays = stays(self, &runner.id);
-            if stays && !has_moved {
+            if stays && moved.is_none() {
                 if is_changed {
                     self.reconfigure_driver(key);
                 }
                 continue;
             }
-            let removal = if stays { Removal::Moved } else { Removal::Gone };
+            let removal = match &moved {
+                Some(key) if stays => Removal::Moved(key),
+                _ => Removal::Gone,
+            };
             self.tell_removal(&old, runner, &removal);
             // What was done by hand is undone by hand.
             let removed = self.remove_driver(key).filter(|_| stays);
@@ -80,10 +84,10 @@ impl Supervisor {
             withdrawn.extend(record);
         }
         let root = self.settings.kubelet_root().to_owned();
-        if has_moved || old.kubelet_root() != root {
+        if moved.is_some() || old.kubelet_root() != root {
             self.each_start_socket(Watcher::unfollow);
-            if has_moved {
-                self.layout = self.settings.layout();
+            if moved.is_some() {
+                self.layout = layout;
                 self.kubelets = KnownKubelets::new(&root, self.layout.kubelet_dir());
             } else {
                 // What a kubelet was told and told us still holds.

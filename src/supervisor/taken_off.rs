@@ -1,7 +1,7 @@
 //! The key of a changed configuration that takes a driver off the node.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use humantime::format_duration;
 
@@ -9,20 +9,21 @@ use super::saved_state::{Origin, SavedDriver};
 use super::{Runner, Supervisor};
 use crate::config::{DriverSettings, PLUGINS_REGISTRY, Settings, csi_socket};
 use crate::disk::directory;
+use crate::disk::layout::Layout;
 use crate::driver::AdvertisedInfo;
 
 /// A reload takes a driver off the node.
-pub(super) enum Removal {
+pub(super) enum Removal<'a> {
     /// The configuration does not have the driver any more.
     Gone,
-    /// The driver is published in other directories.
-    Moved,
+    /// The driver is published in other directories, because of this key.
+    Moved(&'a str),
 }
 
 impl Supervisor {
     /// Says that a reload has taken a driver off the node, and which key did it. A driver that was not
     /// published loses nothing.
-    pub(super) fn tell_removal(&self, old: &Settings, runner: &Runner, removal: &Removal) {
+    pub(super) fn tell_removal(&self, old: &Settings, runner: &Runner, removal: &Removal<'_>) {
         let (id, new) = (&runner.id, &self.settings);
         let (cause, what) = match removal {
             Removal::Gone => {
@@ -30,8 +31,8 @@ impl Supervisor {
                 let cause = lost(&old.plugins_dir, had_table, new, id);
                 (cause, "taken off the node by the reload")
             }
-            Removal::Moved => (
-                moved(old, new),
+            Removal::Moved(cause) => (
+                (*cause).to_owned(),
                 "taken off the node by the reload, and published again",
             ),
         };
@@ -117,35 +118,63 @@ pub(crate) fn lost(plugins_dir: &Path, had_table: bool, new: &Settings, id: &str
     }
 }
 
-/// Which of the directories has changed.
-fn moved(old: &Settings, new: &Settings) -> String {
-    let (before, after) = (&old.kubelet, &new.kubelet);
-    let roots = [old.kubelet_root(), new.kubelet_root()];
-    let registries = [&before.registry_dir, &after.registry_dir];
-    let [from, to] = roots;
-    // The operator did not write what follows from root_dir.
-    if from != to && registries == roots.map(|root| root.join(PLUGINS_REGISTRY)).each_ref() {
-        return changed("kubelet.root_dir", from.display(), to.display());
+/// Where a daemon has its sockets and links, as far as that is known.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    pub(crate) registry_dir: Option<PathBuf>,
+    pub(crate) kubelet_dir: Option<PathBuf>,
+    pub(crate) seen_as: Option<PathBuf>,
+    pub(crate) one_directory: Option<bool>,
+}
+
+impl Directories {
+    pub(crate) fn of(layout: &Layout) -> Directories {
+        Directories {
+            registry_dir: Some(layout.registry_dir().to_owned()),
+            kubelet_dir: Some(layout.kubelet_dir().to_owned()),
+            seen_as: Some(layout.seen_as().to_owned()),
+            one_directory: Some(layout.one_directory()),
+        }
     }
-    let directories = [
-        ("registry_dir", &old.registry_dir, &new.registry_dir),
-        (
-            "kubelet.registry_dir",
-            &before.registry_dir,
-            &after.registry_dir,
-        ),
-        (
-            "kubelet.sees_registry_as",
-            &before.sees_registry_as,
-            &after.sees_registry_as,
-        ),
-    ];
-    let is_changed = |(_, from, to): &(_, _, _)| from != to;
-    let mut changes = directories.into_iter().filter(is_changed);
-    changes.next().map_or_else(
-        || "registry_dir and kubelet.registry_dir became one directory, or two".to_owned(),
-        |(key, from, to)| changed(key, from.display(), to.display()),
-    )
+
+    /// The key that moves every driver, if the sockets and links would be elsewhere.
+    pub(crate) fn change_to(&self, settings: &Settings, layout: &Layout) -> Option<String> {
+        let follows = |from: &Option<PathBuf>| {
+            let registry = Path::new(PLUGINS_REGISTRY);
+            let to = settings.kubelet_root().join(registry);
+            from.as_ref().is_some_and(|from| from.ends_with(registry)) && layout.kubelet_dir() == to
+        };
+        let parent = |from: &PathBuf| directory::of(from).to_owned();
+        let root = self.kubelet_dir.as_ref().map(parent);
+        // The operator did not write what follows from root_dir.
+        let kubelet = match follows(&self.kubelet_dir) {
+            true => ("kubelet.root_dir", &root, settings.kubelet_root()),
+            false => (
+                "kubelet.registry_dir",
+                &self.kubelet_dir,
+                layout.kubelet_dir(),
+            ),
+        };
+        let places = [
+            ("registry_dir", &self.registry_dir, layout.registry_dir()),
+            kubelet,
+            ("kubelet.sees_registry_as", &self.seen_as, layout.seen_as()),
+        ];
+        let change = places.into_iter().find_map(|(key, from, to)| {
+            let from = from.as_deref().filter(|from| *from != to)?;
+            Some(changed(key, from.display(), to.display()))
+        });
+        change.or_else(|| {
+            let was_one = self.one_directory?;
+            let became = (was_one != layout.one_directory()).then_some(match was_one {
+                true => "two directories",
+                false => "one directory",
+            })?;
+            Some(format!(
+                "registry_dir and kubelet.registry_dir became {became}"
+            ))
+        })
+    }
 }
 
 pub(crate) fn changed(key: &str, from: impl Display, to: impl Display) -> String {
@@ -210,13 +239,17 @@ mod tests {
                 settings.kubelet.registry_dir = Path::new(root).join("plugins_registry");
             })
         };
+        let moved = |old: &Settings, new: &Settings| {
+            Directories::of(&old.layout()).change_to(new, &new.layout())
+        };
+        assert_eq!(moved(&found(), &found()), None);
         assert_eq!(
-            moved(&rooted("/a"), &rooted("/b")),
+            moved(&rooted("/a"), &rooted("/b")).unwrap(),
             "kubelet.root_dir has changed from /a to /b"
         );
         let moved_to = settings(|settings| settings.registry_dir = "/s".into());
         assert_eq!(
-            moved(&found(), &moved_to),
+            moved(&found(), &moved_to).unwrap(),
             "registry_dir has changed from /r to /s"
         );
     }

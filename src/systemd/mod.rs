@@ -8,6 +8,7 @@ pub(crate) mod network_sandbox;
 pub(crate) mod notify;
 pub(crate) mod sandbox;
 mod systemctl;
+mod unit_properties;
 
 use std::env;
 

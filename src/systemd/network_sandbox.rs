@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::systemctl::{SYSTEMCTL, Systemctl, SystemctlError, in_time};
+use super::unit_properties::UnitProperties;
 
-const UNIT: &str = "node-storage-driver-registrar.service";
-const PROPERTIES: &str = "--property=LoadState,MainPID,PrivateNetwork,RestrictAddressFamilies,IPAddressAllow,IPAddressDeny";
+const PROPERTIES: &str =
+    "MainPID,PrivateNetwork,RestrictAddressFamilies,IPAddressAllow,IPAddressDeny";
 /// Every address of IPv4 or IPv6, as systemd shows `any`.
 const ANY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -32,30 +32,19 @@ pub(crate) enum Unreachable {
 impl NetworkSandbox {
     /// The sandbox of the registrar's unit; none without systemd, or without the unit.
     pub(crate) async fn of_unit() -> Option<NetworkSandbox> {
-        let asked = in_time(NetworkSandbox::ask(SYSTEMCTL)).await;
-        asked.unwrap_or_else(|error| {
-            tracing::debug!(%error, "cannot ask systemd for the unit's sandbox");
-            None
-        })
+        let properties = UnitProperties::of_unit(PROPERTIES).await?;
+        Some(NetworkSandbox::of(&properties))
     }
 
-    async fn ask(systemctl: Systemctl<'_>) -> Result<Option<NetworkSandbox>, SystemctlError> {
-        let answer = systemctl.ask(&["show", PROPERTIES, UNIT]).await?;
-        let mut found = NetworkSandbox::default();
-        let mut is_loaded = false;
-        for (key, value) in answer.lines().filter_map(|line| line.split_once('=')) {
-            let text = || value.trim().to_owned();
-            match key {
-                "LoadState" => is_loaded = value == "loaded",
-                "MainPID" => found.main_pid = value.parse().unwrap_or_default(),
-                "PrivateNetwork" => found.is_private = value == "yes",
-                "RestrictAddressFamilies" => found.families = text(),
-                "IPAddressAllow" => found.allowed = text(),
-                "IPAddressDeny" => found.denied = text(),
-                _ => {}
-            }
+    fn of(properties: &UnitProperties) -> NetworkSandbox {
+        let text = |name| properties.value(name).trim().to_owned();
+        NetworkSandbox {
+            main_pid: properties.value("MainPID").parse().unwrap_or_default(),
+            is_private: properties.value("PrivateNetwork") == "yes",
+            families: text("RestrictAddressFamilies"),
+            allowed: text("IPAddressAllow"),
+            denied: text("IPAddressDeny"),
         }
-        Ok(is_loaded.then_some(found))
     }
 
     /// Why clients do not reach a listener at this address.
@@ -107,7 +96,9 @@ fn is_loopback(network: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::systemctl::Systemctl;
     use super::super::systemctl::tests::script;
+    use super::super::unit_properties::UNIT;
     use super::*;
 
     const LOOPBACK: &str = "127.0.0.1:9809";
@@ -115,7 +106,8 @@ mod tests {
 
     async fn asked(lines: &str) -> Option<NetworkSandbox> {
         let (_dir, path) = script(&format!("[ $3 = {UNIT} ] && printf '{lines}'"));
-        NetworkSandbox::ask(Systemctl(&path)).await.unwrap()
+        let asked = UnitProperties::ask(Systemctl(&path), PROPERTIES).await;
+        asked.unwrap().as_ref().map(NetworkSandbox::of)
     }
 
     fn obstacle(sandbox: &NetworkSandbox, address: &str) -> Option<Unreachable> {

@@ -3,7 +3,6 @@
 //! The daemon refuses such a configuration: it would wait for ever for a socket that it cannot see.
 //! It looks at the mounts that systemd made for this process, whatever the unit says.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,11 +10,12 @@ use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::systemctl::{SYSTEMCTL, Systemctl, SystemctlError, in_time};
+use super::unit_properties::UnitProperties;
 use crate::config::{Listen, RootDir, Settings};
 
-/// The unit that the packages install.
-const UNIT: &str = "node-storage-driver-registrar.service";
+/// The directives that keep directories from the daemon, or give them back.
+const DIRECTIVES: &str =
+    "ProtectHome,ProtectSystem,PrivateTmp,InaccessiblePaths,ReadWritePaths,BindPaths";
 
 /// What to do about a directory that the sandbox keeps from the daemon.
 const FIX: &str = "use another directory, or change the unit with a drop-in";
@@ -74,13 +74,7 @@ pub(crate) fn of_this_process(settings: &Settings) -> Result<(), Kept> {
 /// Whether the unit of this host, with its drop-ins, would leave the daemon every directory of these
 /// settings. None if systemd does not run or does not know the unit.
 pub(crate) async fn of_the_unit(settings: &Settings) -> Option<Result<(), Kept>> {
-    let directives = match in_time(Directives::ask(SYSTEMCTL)).await {
-        Ok(directives) => directives?,
-        Err(error) => {
-            tracing::debug!(%error, "cannot ask systemd for the unit's sandbox");
-            return None;
-        }
-    };
+    let directives = Directives(UnitProperties::of_unit(DIRECTIVES).await?);
     let hides = |directory: &str| directives.hide(directory);
     let locks = |path: &Path| directives.lock(path) || is_read_only(path);
     Some(Kept::unless_empty(complaints(
@@ -88,28 +82,13 @@ pub(crate) async fn of_the_unit(settings: &Settings) -> Option<Result<(), Kept>>
     )))
 }
 
-/// The directives of the unit that [`of_this_process`] would notice, by name.
-struct Directives(BTreeMap<String, String>);
+/// The directives of the unit that [`of_this_process`] would notice.
+struct Directives(UnitProperties);
 
 impl Directives {
-    /// None if the unit is not loaded. An older systemd leaves out the directives that it does not know.
-    async fn ask(systemctl: Systemctl<'_>) -> Result<Option<Directives>, SystemctlError> {
-        let wanted = "--property=LoadState,ProtectHome,ProtectSystem,PrivateTmp,InaccessiblePaths,\
-                      ReadWritePaths,BindPaths";
-        let answer = systemctl.ask(&["show", wanted, UNIT]).await?;
-        let pairs = answer.lines().filter_map(|line| line.split_once('='));
-        let values = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let directives = Directives(values.collect());
-        Ok((directives.value("LoadState") == "loaded").then_some(directives))
-    }
-
-    fn value(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
-    }
-
     /// The paths of a list such as `-/tmp -/var/tmp`, or `/a:/b:rbind` of BindPaths=.
     fn paths(&self, name: &str) -> impl Iterator<Item = &Path> {
-        self.value(name).split_whitespace().map(|entry| {
+        self.0.value(name).split_whitespace().map(|entry| {
             let entry = entry.trim_start_matches(['-', '+']);
             Path::new(entry.split(':').nth(1).unwrap_or(entry))
         })
@@ -117,15 +96,15 @@ impl Directives {
 
     fn hide(&self, directory: &str) -> bool {
         let by_switch = match directory {
-            "/tmp" | "/var/tmp" => self.value("PrivateTmp") == "yes",
-            _ => self.value("ProtectHome") == "yes",
+            "/tmp" | "/var/tmp" => self.0.value("PrivateTmp") == "yes",
+            _ => self.0.value("ProtectHome") == "yes",
         };
         let mut inaccessible = self.paths("InaccessiblePaths");
         by_switch || inaccessible.any(|path| path == Path::new(directory))
     }
 
     fn lock(&self, path: &Path) -> bool {
-        let is_covered = match self.value("ProtectSystem") {
+        let is_covered = match self.0.value("ProtectSystem") {
             "full" | "strict" => true,
             "yes" => !path.starts_with("/etc"),
             _ => false,
@@ -218,13 +197,15 @@ fn is_read_only(path: &Path) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::systemctl::Systemctl;
     use super::super::systemctl::tests::script;
     use super::*;
 
     /// What a unit with these directives would keep from the daemon; none if it is not loaded.
     async fn kept(settings: &Settings, shown: &str) -> Option<Vec<String>> {
         let (_dir, path) = script(&format!("printf '%s\\n' {shown}"));
-        let directives = Directives::ask(Systemctl(&path)).await.unwrap()?;
+        let asked = UnitProperties::ask(Systemctl(&path), DIRECTIVES).await;
+        let directives = Directives(asked.unwrap()?);
         let hides = |directory: &str| directives.hide(directory);
         let locks = |path: &Path| directives.lock(path);
         Some(complaints(settings, "the unit", hides, locks))

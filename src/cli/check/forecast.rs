@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use humantime::format_duration;
 
-use crate::config::{DriverSettings, Key, PLUGINS_REGISTRY, Settings, csi_socket};
+use crate::config::{DriverSettings, Key, Settings, csi_socket};
 use crate::csi::discover::Discoverable;
 use crate::disk::directory;
 use crate::disk::layout::Layout;
@@ -17,22 +17,13 @@ use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::supervisor::renaming::{Known, new_ids};
 use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
-use crate::supervisor::taken_off::{changed, lost};
+use crate::supervisor::taken_off::{Directories, changed, lost};
 
 /// The daemon that runs, as its status and its state file show it.
 #[derive(Debug)]
 pub(super) struct Running {
     directories: Directories,
     drivers: Vec<RunningDriver>,
-}
-
-/// Where the daemon has its sockets and links, as far as that is known.
-#[derive(Debug)]
-struct Directories {
-    registry_dir: Option<PathBuf>,
-    kubelet_dir: Option<PathBuf>,
-    seen_as: Option<PathBuf>,
-    one_directory: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -99,7 +90,7 @@ impl Running {
         });
         Running {
             drivers: drivers.collect(),
-            directories: Directories::of(status, saved.and_then(|saved| saved.layout.as_ref())),
+            directories: directories(status, saved.and_then(|saved| saved.layout.as_ref())),
         }
     }
 }
@@ -129,64 +120,19 @@ impl RunningDriver {
     }
 }
 
-impl Directories {
-    fn of(status: &Status, saved: Option<&Layout>) -> Directories {
-        if let Some(layout) = saved {
-            return Directories {
-                registry_dir: Some(layout.registry_dir().to_owned()),
-                kubelet_dir: Some(layout.kubelet_dir().to_owned()),
-                seen_as: Some(layout.seen_as().to_owned()),
-                one_directory: Some(layout.one_directory()),
-            };
-        }
-        let mut sockets = status.drivers.iter();
-        let socket = sockets.find_map(|driver| driver.registration_socket.as_ref());
-        let kubelet = status.kubelet.as_ref();
-        Directories {
-            registry_dir: socket.map(|socket| directory::of(Path::new(socket)).to_owned()),
-            kubelet_dir: kubelet.map(|kubelet| PathBuf::from(&kubelet.registry_dir)),
-            seen_as: None,
-            one_directory: None,
-        }
+/// Where the daemon has its sockets and links, as far as that is known.
+fn directories(status: &Status, saved: Option<&Layout>) -> Directories {
+    if let Some(layout) = saved {
+        return Directories::of(layout);
     }
-
-    /// The key that moves every driver, if the sockets and links would be elsewhere.
-    fn change_to(&self, settings: &Settings, layout: &Layout) -> Option<String> {
-        let follows = |from: &Option<PathBuf>| {
-            let registry = Path::new(PLUGINS_REGISTRY);
-            let to = settings.kubelet_root().join(registry);
-            from.as_ref().is_some_and(|from| from.ends_with(registry)) && layout.kubelet_dir() == to
-        };
-        let parent = |from: &PathBuf| directory::of(from).to_owned();
-        let root = self.kubelet_dir.as_ref().map(parent);
-        // The operator did not write what follows from root_dir.
-        let kubelet = match follows(&self.kubelet_dir) {
-            true => ("kubelet.root_dir", &root, settings.kubelet_root()),
-            false => (
-                "kubelet.registry_dir",
-                &self.kubelet_dir,
-                layout.kubelet_dir(),
-            ),
-        };
-        let places = [
-            ("registry_dir", &self.registry_dir, layout.registry_dir()),
-            kubelet,
-            ("kubelet.sees_registry_as", &self.seen_as, layout.seen_as()),
-        ];
-        let change = places.into_iter().find_map(|(key, from, to)| {
-            let from = from.as_deref().filter(|from| *from != to)?;
-            Some(changed(key, from.display(), to.display()))
-        });
-        change.or_else(|| {
-            let was_one = self.one_directory?;
-            let became = (was_one != layout.one_directory()).then_some(match was_one {
-                true => "two directories",
-                false => "one directory",
-            })?;
-            Some(format!(
-                "registry_dir and kubelet.registry_dir became {became}"
-            ))
-        })
+    let mut sockets = status.drivers.iter();
+    let socket = sockets.find_map(|driver| driver.registration_socket.as_ref());
+    let kubelet = status.kubelet.as_ref();
+    Directories {
+        registry_dir: socket.map(|socket| directory::of(Path::new(socket)).to_owned()),
+        kubelet_dir: kubelet.map(|kubelet| PathBuf::from(&kubelet.registry_dir)),
+        seen_as: None,
+        one_directory: None,
     }
 }
 

@@ -38,7 +38,7 @@ fn lines(change: impl FnOnce(&mut Vec<RunningDriver>), toml: &str, found: &[&str
     change(&mut drivers);
     let before = Layout::new("/r".as_ref(), "/k/plugins_registry".as_ref(), "/r".as_ref());
     let running = Running {
-        directories: Directories::of(&Status::default(), Some(&before)),
+        directories: Directories::of(&before),
         drivers,
     };
     let settings = settings(toml);
@@ -269,7 +269,7 @@ fn a_registry_that_follows_from_the_root_is_named_by_the_root() {
     let settings = settings("[drivers.a]\n");
     let key = |from: &str| {
         let before = Layout::new("/r".as_ref(), from.as_ref(), "/r".as_ref());
-        let before = Directories::of(&Status::default(), Some(&before));
+        let before = Directories::of(&before);
         before.change_to(&settings, &settings.layout()).unwrap()
     };
     assert_eq!(

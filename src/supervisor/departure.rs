@@ -22,13 +22,12 @@ impl Supervisor {
             return self.remove_departed(key);
         }
         // What was done by hand lasts until it is undone by hand. A link to a directory that is away with
-        // its file system is still there.
-        let plugin = self.discovery.directory.as_ref();
-        let is_link = plugin.is_some_and(|directory| exists(&directory.join(&*runner.id)));
+        // its file system is still there. The main loop does not look at a path that may hang.
+        let directory = self.discovery.directory.as_ref();
+        let plugin = directory.map(|directory| directory.join(&*runner.id));
+        let is_link = plugin.is_some_and(|path| !self.reach.may_hang(&path) && exists(&path));
         if record.withdrawn_by_hand || !is_mounted || is_link {
-            runner.directory_gone_since = None;
-            self.timers.set(Timer::Departure(key), None);
-            return;
+            return self.directory_stays(key);
         }
         let (id, patience) = (&runner.id, patience(runner.settings.withdraw_after));
         let since = *runner.directory_gone_since.get_or_insert_with(|| {

@@ -19,6 +19,7 @@ use crate::disk::directory::inode;
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
+use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event, Record, Registration};
@@ -216,6 +217,20 @@ async fn a_driver_stays_when_the_link_to_its_directory_leads_nowhere() {
     supervisor.finish_turn();
     assert_eq!(departure(&supervisor), None);
     assert!(runner(&supervisor, ID).is_some());
+}
+
+/// The link is on a file system that may hang, and the main loop must not touch it.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_may_hang_is_not_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let plugins = dir.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    symlink("/nowhere", plugins.join(ID)).unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    supervisor.reach = Reach::with_mount(&plugins);
+    let key = supervisor.key_of(ID).unwrap();
+    supervisor.directory_gone(key, true);
+    assert!(departure(&supervisor).is_some());
 }
 
 /// A reload that says how long a driver is waited for counts from the moment when it went.

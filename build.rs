@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// Fields of the status that the commands and HTTP need, and that are not part of the promised JSON.
-const NOT_IN_JSON: [&str; 12] = [
+const NOT_IN_JSON: [&str; 14] = [
     "Status.config_refused",
     "Status.config_accepted",
     "Status.directories_without_socket",
@@ -16,6 +16,8 @@ const NOT_IN_JSON: [&str; 12] = [
     "Driver.registered_volume_limit",
     "Driver.cause",
     "Driver.disconnects",
+    "Driver.volumes_unknown",
+    "Driver.pods",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

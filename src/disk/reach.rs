@@ -4,6 +4,7 @@
 //! until the server responds. The daemon has one thread, so it never touches such a file system: the
 //! table of mounts shows which paths lead through one, and another thread looks there.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -111,6 +112,16 @@ impl Reach {
 
     fn mounts(&self) -> MutexGuard<'_, Vec<Arc<Mount>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mount points at `path` and below it that may hang. `path` has no links.
+    pub(crate) fn mounts_below(&self, path: &Path) -> HashSet<PathBuf> {
+        let mounts = self.mounts();
+        let points = mounts.iter().map(|mount| &mount.point);
+        points
+            .filter(|point| point.starts_with(path))
+            .cloned()
+            .collect()
     }
 
     /// Whether a look at `path` may block.

@@ -1,8 +1,9 @@
-//! The kubelet: its root directory, the kubelet processes that run, and the registration service
-//! that they call.
+//! The kubelet: its root directory, the kubelet processes that run, the registration service that they
+//! call, and the volumes that they have set up.
 
 pub(crate) mod endpoint;
 pub(crate) mod known;
 pub(crate) mod root;
 pub(crate) mod start_sockets;
+pub(crate) mod volumes;
 pub(crate) mod watched;

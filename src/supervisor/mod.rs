@@ -55,6 +55,7 @@ use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::watch::{WatchEvent, Watcher};
 use crate::driver::file_state::RemovalPace;
 use crate::kubelet::known::KnownKubelets;
+use crate::kubelet::volumes::VolumeReader;
 use crate::os::clock::Moment;
 use crate::os::memory;
 use crate::systemd::notify::Notifier;
@@ -126,6 +127,7 @@ pub(crate) struct Supervisor {
     config_accepted: Timestamp,
     watcher: Watcher<Subject>,
     reach: Reach,
+    volumes: VolumeReader,
     limiter: ConcurrencyLimiter,
     metrics: Metrics,
     /// Changes with each slow look.
@@ -166,6 +168,7 @@ impl Supervisor {
             troubles: Troubles::default(),
             config_accepted: Timestamp::now(),
             watcher: Watcher::new(reach.clone()),
+            volumes: VolumeReader::new(settings.kubelet_root().to_owned(), reach.clone()),
             reach,
             limiter: ConcurrencyLimiter::new(),
             metrics: Metrics::new(),
@@ -201,6 +204,11 @@ impl Supervisor {
 
     pub(crate) fn metrics(&self) -> Metrics {
         self.metrics.clone()
+    }
+
+    /// Reads which volumes are in use.
+    pub(crate) fn volumes(&self) -> VolumeReader {
+        self.volumes.clone()
     }
 
     /// Runs until it is told to stop.

@@ -85,6 +85,7 @@ impl Supervisor {
         }
         let root = self.settings.kubelet_root().to_owned();
         if moved.is_some() || old.kubelet_root() != root {
+            self.volumes.move_to(root.clone());
             self.each_start_socket(Watcher::unfollow);
             if moved.is_some() {
                 self.layout = layout;

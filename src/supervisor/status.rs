@@ -166,6 +166,10 @@ impl Runner {
             last_error: self.last_error.clone(),
             serving: self.is_serving(),
             answering: driver.answer().is_some(),
+            // Read only when a client asks for them.
+            volumes: None,
+            volumes_unknown: None,
+            pods: Vec::new(),
             without_node_service: self.without_node_service,
             socket_stands: driver.serves().is_some(),
             name_taken: driver.name_is_taken(),

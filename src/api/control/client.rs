@@ -75,12 +75,16 @@ impl Client {
     }
 
     pub(crate) async fn status(&mut self) -> Result<Status, ClientError> {
-        answer(&self.path, self.control.get_status(StatusRequest {})).await
+        answer(
+            &self.path,
+            self.control.get_status(StatusRequest::default()),
+        )
+        .await
     }
 
     /// The status now and at each change.
     pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
-        let statuses = self.control.watch_status(StatusRequest {});
+        let statuses = self.control.watch_status(StatusRequest::default());
         answer(&self.path, statuses).await.map(Statuses)
     }
 
@@ -91,6 +95,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let request = DriverRequest {
             driver: driver.to_owned(),
+            force: false,
         };
         let control = &mut self.control;
         let done = match hand {

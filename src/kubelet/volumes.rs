@@ -5,8 +5,9 @@
 
 mod reader;
 mod reading;
+mod vol_data;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub(crate) use self::reader::VolumeReader;
 use crate::disk::name::DriverName;
@@ -19,16 +20,19 @@ const MOST_NAMED: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct NodeVolumes {
     drivers: BTreeMap<DriverName, DriverVolumes>,
-    /// Why the drivers' volumes are not all known.
+    /// Why the volumes of all drivers are not known.
     unknown: Option<String>,
 }
 
 /// The volumes of one driver.
 #[derive(Debug, Default)]
 struct DriverVolumes {
-    handles: BTreeSet<String>,
+    /// Distinct volume handles: a volume is staged once, and several pods may use it.
+    volumes: usize,
     /// The ids of the pods.
-    pods: BTreeSet<String>,
+    pods: Vec<String>,
+    /// Why the volumes of this driver are not all known.
+    unknown: Option<String>,
 }
 
 /// Whether volumes of a driver are set up on the node.
@@ -93,18 +97,21 @@ impl NodeVolumes {
 
     pub(crate) fn of(&self, driver: &DriverName) -> VolumeUse {
         let known = self.drivers.get(driver);
-        match (&self.unknown, known) {
+        let of_driver = known.and_then(|known| known.unknown.as_ref());
+        match (self.unknown.as_ref().or(of_driver), known) {
             (Some(why), _) => VolumeUse::NotKnown(why.clone()),
             (None, None) => VolumeUse::Free,
             (None, Some(known)) => VolumeUse::InUse {
-                volumes: known.handles.len(),
-                pods: known.pods.iter().cloned().collect(),
+                volumes: known.volumes,
+                pods: known.pods.clone(),
             },
         }
     }
 
-    /// Why the volumes are not known, if they are not.
+    /// Why the volumes of all drivers, or of one of them, are not known.
     pub(crate) fn unknown(&self) -> Option<&str> {
-        self.unknown.as_deref()
+        let mut of_drivers = self.drivers.values();
+        let of_driver = || of_drivers.find_map(|driver| driver.unknown.as_deref());
+        self.unknown.as_deref().or_else(of_driver)
     }
 }

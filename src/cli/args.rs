@@ -75,6 +75,11 @@ pub(crate) enum OneShot {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print the CSIDriver object that fits the driver: YAML with comments, or JSON with --json.
+        ///
+        /// Exits with 0 if the object was printed. Problems of the driver are on stderr.
+        #[arg(long)]
+        csidriver: bool,
         /// The driver's socket: a path, or unix:///path. Or the driver's id or name: its socket is then
         /// looked up in the daemon's status, or in the configuration if no daemon runs.
         #[arg(value_name = "SOCKET|DRIVER")]

@@ -124,10 +124,11 @@ pub(crate) enum OneShot {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
-    /// Print a configuration equivalent to a node-driver-registrar unit or command line.
+    /// Print a configuration equivalent to a node-driver-registrar unit, manifest or command line.
     ImportNdr {
-        /// The name or the file of a unit, or a command line, as one argument or as several.
-        #[arg(value_name = "UNIT-OR-COMMAND", required = true)]
+        /// The name or the file of a unit; a file (.yaml, .yml or .json) with a DaemonSet or other objects that
+        /// have pods; or a command line, as one argument or as several.
+        #[arg(value_name = "UNIT|MANIFEST|COMMAND", required = true)]
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },

@@ -129,9 +129,10 @@ def a_driver_in_use_stays_until_the_pod_is_gone(scene):
         names_the_volume(refused.stderr, pod)
         assert "--force" in refused.stderr, refused.stderr
 
+        since = scene.run("date", "+%Y-%m-%d %H:%M:%S.%6N").stdout.strip()
         scene.systemctl("stop", UNIT)
         is_kept(scene, driver)
-        names_the_volume(scene.journal("-n", "5"), pod)
+        names_the_volume(scene.journal("--since", since), pod)
         # As the packages do it when they are removed, after they have stopped the unit.
         removed = scene.run(PROGRAM, "clean-up")
         names_the_volume(removed.stderr, pod)
@@ -154,7 +155,7 @@ def a_driver_in_use_stays_until_the_pod_is_gone(scene):
 def a_pod_whose_driver_is_withdrawn_by_force_hangs_until_the_driver_is_published(scene):
     with pod_with_volume(scene) as (_, pod):
         scene.run(PROGRAM, "withdraw", "--force", DRIVER)
-        names_the_volume(scene.journal("-n", "5"), pod)
+        names_the_volume(scene.journal(), pod)
         scene.wait_unlisted()
         mark = scene.cluster.mark()
         pod.delete()

@@ -94,8 +94,11 @@ pub(crate) enum OneShot {
         /// The driver's id or name.
         driver: String,
     },
-    /// Remove a driver's link until you publish the driver again.
+    /// Remove a driver's link until you publish the driver again; refused while its volumes are in use.
     Withdraw {
+        /// Withdraw the driver although pods use its volumes: they cannot be unmounted until you publish it.
+        #[arg(long)]
+        force: bool,
         /// The driver's id or name.
         driver: String,
     },

@@ -71,9 +71,11 @@ async fn dispatch(args: &Args, command: &OneShot) -> Result<(), Exit> {
         OneShot::Inspect { json, driver } => inspect::inspect(args, driver, *json).await,
         OneShot::Doctor { json, proc } => doctor::doctor(args, proc, *json).await,
         OneShot::Reannounce { driver } => act(args, ManualAction::Reannounce, driver).await,
-        OneShot::Withdraw { driver } => act(args, ManualAction::Withdraw, driver).await,
+        OneShot::Withdraw { force, driver } => {
+            act(args, ManualAction::Withdraw { force: *force }, driver).await
+        }
         OneShot::Publish { driver } => act(args, ManualAction::Publish, driver).await,
-        OneShot::CleanUp => clean_up::clean_up(args),
+        OneShot::CleanUp => clean_up::clean_up(args).await,
         OneShot::Completions { shell } => print(&completions(*shell)),
         OneShot::CompleteDrivers { words } => candidates::complete_drivers(words).await,
         OneShot::ImportNdr { words } => ndr::import::import(args, words),

@@ -1,6 +1,7 @@
 //! The start: takes up what an earlier run left, and waits for every driver.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tokio::task::yield_now;
 
@@ -9,7 +10,7 @@ use super::runner::{Runner, RunnerKey};
 use super::saved_state::{Origin, SavedDriver};
 use super::{DriverId, Input, Reread, Subject, Supervisor, Work, send};
 use crate::api::metrics::Account;
-use crate::config::Settings;
+use crate::config::{DriverSettings, Settings};
 use crate::csi::discover::{found_now, names_of};
 use crate::csi::monitor::Monitor;
 use crate::csi::query::DriverQuery;
@@ -21,6 +22,24 @@ use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
 use crate::os::process::Process;
 use crate::os::rlimit::raise_open_files;
+
+/// What state.json has of the drivers.
+#[derive(Default)]
+struct Recalled {
+    /// The drivers of an earlier run that are still to be looked after.
+    saved: BTreeMap<String, SavedDriver>,
+    /// The names of all the drivers that it had.
+    names: BTreeSet<DriverName>,
+    /// The drivers that the configuration does not have any more.
+    lost: BTreeMap<String, SavedDriver>,
+}
+
+/// A driver that the configuration does not have any more, and whose volumes are in use.
+struct LostDriver {
+    saved: SavedDriver,
+    cause: String,
+    kept_by: String,
+}
 
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
@@ -45,8 +64,17 @@ impl Supervisor {
         }
         // Each time the monitors get one step further: connected, greeted, asked.
         yield_now().await;
-        let (saved, names) = supervisor.recall();
+        let Recalled {
+            mut saved,
+            names,
+            lost,
+        } = supervisor.recall();
+        let lost = supervisor.keep_lost(lost, &saved).await;
         yield_now().await;
+        saved.extend(
+            lost.iter()
+                .map(|(id, lost)| (id.clone(), lost.saved.clone())),
+        );
         supervisor.sweep(&saved, names, found);
         yield_now().await;
         supervisor.each_start_socket(Watcher::follow);
@@ -60,7 +88,10 @@ impl Supervisor {
         ids.sort_by_key(is_new);
         for id in ids {
             let saved = saved.get(id);
-            let key = supervisor.add(id, saved.map(|saved| &saved.record));
+            let key = match lost.get(id) {
+                Some(lost) => supervisor.add_lost(id, lost),
+                None => supervisor.add(id, saved.map(|saved| &saved.record)),
+            };
             if let Some((runner, saved)) = supervisor.runners.get_mut(&key).zip(saved) {
                 runner.resume(saved);
             }
@@ -77,12 +108,21 @@ impl Supervisor {
     /// Starts to wait for a driver and to ask it. The watch comes first, so that no change between the
     /// two goes unseen.
     pub(super) fn monitor(&mut self, key: RunnerKey, generation: u64, id: &str) -> Monitor {
-        let settings = self.settings.driver(id);
+        let is_discovered = self.origin(id) == Origin::Discovery;
+        self.monitor_with(key, generation, &self.settings.driver(id), is_discovered)
+    }
+
+    fn monitor_with(
+        &mut self,
+        key: RunnerKey,
+        generation: u64,
+        settings: &DriverSettings,
+        is_discovered: bool,
+    ) -> Monitor {
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(key));
         let account = Account::new(self.metrics.operations.clone());
-        let is_discovered = self.origin(id) == Origin::Discovery;
-        let mut query = DriverQuery::new(&settings, is_discovered, &self.reach);
+        let mut query = DriverQuery::new(settings, is_discovered, &self.reach);
         query.observer = Box::new(move |name, call| account.count(name, call));
         let (sender, limiter) = (self.sender.clone(), self.limiter.clone());
         Monitor::start(query, limiter, settings.retry_max, move |report| {
@@ -98,11 +138,9 @@ impl Supervisor {
         }
     }
 
-    /// The drivers of an earlier run that are still to be looked after, and the names of all the
-    /// drivers that it had.
-    fn recall(&mut self) -> (BTreeMap<String, SavedDriver>, BTreeSet<DriverName>) {
+    fn recall(&mut self) -> Recalled {
         let Some(state) = self.state_file.load() else {
-            return Default::default();
+            return Recalled::default();
         };
         self.kubelets.called_in = state.called_in;
         let layout = &self.layout;
@@ -131,14 +169,11 @@ impl Supervisor {
             let by_hand = |(id, saved): (String, SavedDriver)| Some((id, saved.by_hand()?));
             saved = saved.into_iter().filter_map(by_hand).collect();
         }
-        let mut saved = self.rename_saved(saved);
-        saved.retain(|id, saved| {
-            let stays = self.looks_after(id, saved);
-            if !stays {
-                self.tell_removal_at_start(id, saved);
-            }
-            stays
-        });
+        let (saved, mut lost) = self.rename_saved(saved);
+        let is_kept = |(id, saved): &(String, SavedDriver)| self.looks_after(id, saved);
+        let (mut saved, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            saved.into_iter().partition(is_kept);
+        lost.extend(gone);
         // A kubelet in another pid namespace has no pid whose end could be seen: only the start of the
         // next kubelet tells of its end.
         if self.kubelets.started_since(&state.start_sockets) {
@@ -147,7 +182,69 @@ impl Supervisor {
                 registration.take_if(|registered| registered.kubelet.is_none());
             }
         }
-        (saved, names)
+        Recalled { saved, names, lost }
+    }
+
+    /// The drivers that the configuration has lost since the last run, and whose volumes are in use. A driver
+    /// whose id another driver has now has its name as its id.
+    async fn keep_lost(
+        &self,
+        lost: BTreeMap<String, SavedDriver>,
+        saved: &BTreeMap<String, SavedDriver>,
+    ) -> BTreeMap<String, LostDriver> {
+        let is_published = |saved: &SavedDriver| saved.record.link.is_some();
+        // A look takes time, and the daemon is to serve at once.
+        let volumes = match lost.values().any(is_published) {
+            true => self.volumes.read().await,
+            false => Arc::default(),
+        };
+        let mut kept = BTreeMap::new();
+        for (id, lost) in lost {
+            let name = lost.record.name.clone().filter(|_| is_published(&lost));
+            let kept_by = name.as_ref().and_then(|name| volumes.of(name).words());
+            let is_free =
+                |id: &String| !self.settings.drivers.contains_key(id) && !saved.contains_key(id);
+            let mut ids = [Some(id.clone()), name.map(|name| name.to_string())].into_iter();
+            let new_id = ids.by_ref().flatten().find(is_free);
+            match kept_by.zip(new_id) {
+                Some((kept_by, new_id)) => {
+                    let cause = self.cause_of_loss_at_start(&id, &lost);
+                    let lost = LostDriver {
+                        saved: lost,
+                        cause,
+                        kept_by,
+                    };
+                    kept.insert(new_id, lost);
+                }
+                None => self.tell_removal_at_start(&id, &lost),
+            }
+        }
+        kept
+    }
+
+    /// Goes on with a driver that the configuration has lost, with the settings of before as far as they are
+    /// known.
+    fn add_lost(&mut self, id: &str, lost: &LostDriver) -> RunnerKey {
+        let record = &lost.saved.record;
+        let mut settings = self.settings.driver(id);
+        if let Some(csi_socket) = &lost.saved.csi_socket {
+            settings.csi_socket.clone_from(csi_socket);
+            settings.endpoint.clone_from(csi_socket);
+        }
+        if let Some(registered) = &record.registration {
+            settings
+                .endpoint
+                .clone_from(&registered.advertised.endpoint);
+            let versions = &registered.advertised.versions;
+            settings.supported_versions.clone_from(versions);
+        }
+        let origin = lost.saved.origin.unwrap_or(Origin::Table);
+        let key = self.new_key();
+        let is_discovered = origin == Origin::Discovery;
+        let monitor = self.monitor_with(key, 0, &settings, is_discovered);
+        self.add_with(key, id.into(), (settings, origin), monitor, Some(record));
+        self.was_lost(key, lost.cause.clone(), lost.kept_by.clone());
+        key
     }
 
     /// Starts with a driver.
@@ -157,10 +254,22 @@ impl Supervisor {
             let key = self.new_key();
             (key, self.monitor(key, 0, &id))
         });
+        let settings = (self.settings.driver(&id), self.origin(&id));
+        self.add_with(key, id, settings, monitor, record);
+        key
+    }
+
+    fn add_with(
+        &mut self,
+        key: RunnerKey,
+        id: DriverId,
+        (settings, origin): (DriverSettings, Origin),
+        monitor: Monitor,
+        record: Option<&Record>,
+    ) {
         self.metrics.registering.expect(&id);
         let sender = self.sender.clone();
         let endpoint = Endpoint::new(move |call| send(&sender, Input::Endpoint(key, call)));
-        let (settings, origin) = (self.settings.driver(&id), self.origin(&id));
         let mut runner = Runner::new(id, settings, origin, monitor, endpoint);
         if let Some(record) = record {
             self.restore(&mut runner, record);
@@ -171,7 +280,6 @@ impl Supervisor {
             self.push(key, Event::DirectoryReplaced);
         }
         self.queue.push(key, Work::Tick);
-        key
     }
 
     /// Takes up a record as far as it still holds.

@@ -24,6 +24,7 @@ use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event, Record, Registration};
 use crate::kubelet::known::KnownKubelets;
+use crate::kubelet::volumes::NodeVolumes;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
@@ -131,6 +132,16 @@ impl Departed {
     }
 }
 
+/// Ends the turn, and the looks at the volumes that it gave rise to.
+async fn looked_at_volumes(supervisor: &mut Supervisor) {
+    supervisor.finish_turn();
+    while supervisor.volume_looks.is_looking() {
+        let input = supervisor.inputs.recv().await.unwrap();
+        supervisor.take_batch(input);
+        supervisor.finish_turn();
+    }
+}
+
 fn runner<'a>(supervisor: &'a Supervisor, id: &str) -> Option<&'a Runner> {
     supervisor.runners.get(&supervisor.key_of(id)?)
 }
@@ -195,10 +206,10 @@ async fn a_driver_stays_when_its_file_system_is_away() {
         fs::remove_file(&plugins).unwrap();
         symlink(target, &plugins).unwrap();
         supervisor.look_at_plugins();
-        supervisor.reload().unwrap();
+        supervisor.reload(&NodeVolumes::default()).unwrap();
         advance(Duration::from_secs(600)).await;
         supervisor.wake();
-        supervisor.finish_turn();
+        looked_at_volumes(&mut supervisor).await;
         runner(&supervisor, ID).is_some()
     };
     assert!(lead_to(elsewhere.path()).await, "taken off the node");
@@ -241,7 +252,7 @@ async fn what_a_reload_says_of_a_departed_driver_counts_from_its_departure() {
     let mut reload_after = async |more: &str, seconds| {
         fs::write(dir.path().join("reread.toml"), format!("{DISCOVERY}{more}")).unwrap();
         advance(Duration::from_secs(seconds)).await;
-        supervisor.reload().unwrap();
+        supervisor.reload(&NodeVolumes::default()).unwrap();
         supervisor.finish_turn();
         let is_known = runner(&supervisor, ID).is_some();
         (is_known, departure(&supervisor))
@@ -265,7 +276,7 @@ async fn a_driver_that_is_withdrawn_by_hand_meanwhile_is_not_waited_for() {
     supervisor.finish_turn();
     assert!(departure(&supervisor).is_some());
     let key = supervisor.key_of(ID).unwrap();
-    supervisor.step(key, Event::Withdraw);
+    supervisor.step(key, Event::WithdrawInUse);
     supervisor.finish_turn();
     assert_eq!(departure(&supervisor), None);
     advance(Duration::from_secs(600)).await;
@@ -306,7 +317,7 @@ async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_on
     })
     .await
     .unwrap();
-    supervisor.reload().unwrap();
+    supervisor.reload(&NodeVolumes::default()).unwrap();
     let stale = supervisor.inputs.try_recv().unwrap();
     supervisor.take_batch(stale);
     supervisor.finish_turn();
@@ -340,7 +351,7 @@ async fn a_call_counts_for_the_driver_that_it_was_about_and_for_no_other_with_it
     };
 
     let mut answered = refuse(&supervisor, ID);
-    supervisor.reload().unwrap();
+    supervisor.reload(&NodeVolumes::default()).unwrap();
     let told = supervisor.inputs.recv().await.unwrap();
     supervisor.take_batch(told);
     assert_eq!(rejections(&supervisor, "b.test"), 1, "lost with the old id");

@@ -187,7 +187,9 @@ impl Control for Session {
     }
 
     async fn withdraw(&self, request: Request<DriverRequest>) -> Reply<Done> {
-        self.by_hand(ManualAction::Withdraw, request).await
+        let force = request.get_ref().force;
+        self.by_hand(ManualAction::Withdraw { force }, request)
+            .await
     }
 
     async fn publish(&self, request: Request<DriverRequest>) -> Reply<Done> {

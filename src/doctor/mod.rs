@@ -13,6 +13,7 @@ mod idle_directories;
 mod inputs;
 mod kubelets;
 mod machine;
+mod mount_propagation;
 mod notes;
 mod other_links;
 mod registration;

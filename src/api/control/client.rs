@@ -98,12 +98,12 @@ impl Client {
     ) -> Result<(), ClientError> {
         let request = DriverRequest {
             driver: driver.to_owned(),
-            force: false,
+            force: matches!(hand, ManualAction::Withdraw { force: true }),
         };
         let control = &mut self.control;
         let done = match hand {
             ManualAction::Reannounce => answer(&self.path, control.reannounce(request)).await,
-            ManualAction::Withdraw => answer(&self.path, control.withdraw(request)).await,
+            ManualAction::Withdraw { .. } => answer(&self.path, control.withdraw(request)).await,
             ManualAction::Publish => answer(&self.path, control.publish(request)).await,
         };
         done.map(drop)

@@ -191,7 +191,6 @@ fn nothing_is_read_while_no_display_asks() {
     for path in ["/healthz", "/readyz", &format!("/readyz/{NAME}")] {
         assert_eq!(get(&scene.http(), path).code, 200, "{path}");
     }
-    scene.registrar.succeed(&["reload"]);
     scene.registrar.succeed(&["reannounce", NAME]);
     let signs = systemd.count("WATCHDOG=1");
     eventually("the daemon has looked at everything", SOON, || {

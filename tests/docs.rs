@@ -235,7 +235,9 @@ fn before_kubelets(unit: &str) -> Vec<&str> {
     let mut lines = unit.lines();
     lines.by_ref().find(|line| *line == "[Unit]");
     let of_unit = lines.take_while(|line| !line.starts_with('['));
-    of_unit.filter_map(|line| line.strip_prefix("Before=")).collect()
+    of_unit
+        .filter_map(|line| line.strip_prefix("Before="))
+        .collect()
 }
 
 #[test]

@@ -27,7 +27,10 @@ pub(crate) enum ClientCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ManualAction {
     Reannounce,
-    Withdraw,
+    Withdraw {
+        /// Although volumes are in use.
+        force: bool,
+    },
     Publish,
 }
 

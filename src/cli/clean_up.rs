@@ -2,7 +2,7 @@
 //!
 //! The packages run it when they are removed, after they have stopped the unit, which leaves links and
 //! sockets under on_stop = "keep", and after a crash. It runs on the terminal of the operator who
-//! removes the package, and asks no daemon. It does not count as `withdraw`: a package that is installed
+//! removes the package, and asks no daemon. Drivers whose volumes are in use stay, and it says so. It does not count as `withdraw`: a package that is installed
 //! again registers its drivers again.
 
 use std::collections::BTreeMap;
@@ -11,13 +11,14 @@ use std::path::Path;
 use super::args::Args;
 use super::configuration::load;
 use super::exit::{Exit, print_error};
-use crate::config::{LogLevel, LogSettings, LogTarget};
+use crate::config::{LogLevel, LogSettings, LogTarget, Settings};
 use crate::csi::discover::{found_now, names_of};
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
 use crate::disk::sweep::{Ours, Unclaimed, sweep};
-use crate::os::text::{printable, quoted};
+use crate::kubelet::volumes::VolumeReader;
+use crate::os::text::{printable, quoted, quoted_path};
 use crate::supervisor::saved_state::SavedState;
 use crate::systemd::log;
 
@@ -27,7 +28,7 @@ const LOG: LogSettings = LogSettings {
     target: LogTarget::Stderr,
 };
 
-pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
+pub(crate) async fn clean_up(args: &Args) -> Result<(), Exit> {
     log::init(&LOG).map_err(Exit::failed)?;
     let path = runtime_dir::locate(args.runtime_dir.as_deref());
     // Without the directory no daemon runs. With the lock in it, no daemon starts meanwhile.
@@ -37,11 +38,15 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     };
     let mut ours = Ours::default();
     let mut layouts = Vec::new();
+    let mut root = None;
+    let mut aliases = BTreeMap::new();
     if let Some(state) = SavedState::load(&runtime_dir::state(&path)) {
         layouts.extend(state.layout);
+        root = state.called_in;
         let saved = state.drivers.into_values();
-        ours.names
-            .extend(saved.filter_map(|saved| saved.record.name));
+        let named = saved.filter_map(|saved| Some((saved.record.name?, saved.record.alias)));
+        aliases.extend(named);
+        ours.names.extend(aliases.keys().cloned());
     }
     // The state names its files even if the configuration is no longer valid.
     let loaded = load(args);
@@ -51,8 +56,25 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
         let found = found_now(settings, &Reach::now()).unwrap_or_default();
         ours.names.extend(names_of(settings, found));
         layouts.push(settings.layout());
+        root = Some(settings.kubelet_root().to_owned());
     }
     layouts.dedup();
+    let root = root.unwrap_or_else(|| Settings::default().kubelet_root().to_owned());
+    let volumes = VolumeReader::new(root, Reach::now()).read().await;
+    let mut in_use = Vec::new();
+    for name in &ours.names {
+        let Some(used) = volumes.of(name).words() else {
+            continue;
+        };
+        let alias = aliases.get(name).copied().unwrap_or_default();
+        for layout in &layouts {
+            let [socket, link] = layout.places(name, alias);
+            if link.is_symlink() {
+                in_use.push(kept(&link, &socket, name, &used));
+            }
+            ours.kept.extend([socket, link]);
+        }
+    }
     // Two layouts may have the same links, and the second may remove a link that the first leaves.
     let mut left = BTreeMap::new();
     for layout in &layouts {
@@ -62,7 +84,17 @@ pub(crate) fn clean_up(args: &Args) -> Result<(), Exit> {
     for (link, name) in left.iter().filter(|(link, _)| link.is_symlink()) {
         print_error(&left_behind(link, name));
     }
+    in_use.iter().for_each(|words| print_error(words));
     loaded.map(drop).map_err(Exit::from)
+}
+
+/// Names the files of a driver in use, and how to finish by hand.
+fn kept(link: &Path, socket: &Path, name: &DriverName, used: &str) -> String {
+    let [quoted_link, quoted_socket] = [link, socket].map(quoted_path);
+    let link = printable(&link.to_string_lossy());
+    format!(
+        "{link} was not removed, and the kubelet keeps driver {name}: {used}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. When the pods are gone: rm {quoted_link} {quoted_socket}"
+    )
 }
 
 /// Names a link that is left, which no other message does.

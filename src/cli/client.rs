@@ -41,7 +41,7 @@ pub(super) async fn act(args: &Args, action: ManualAction, driver: &str) -> Resu
     connect(args).await?.by_hand(action, driver).await?;
     let done = match action {
         ManualAction::Reannounce => "announced again",
-        ManualAction::Withdraw => "withdrawn until you publish it",
+        ManualAction::Withdraw { .. } => "withdrawn until you publish it",
         ManualAction::Publish => "published",
     };
     print(&format!("{driver}: {done}"))

@@ -68,12 +68,19 @@ async fn dispatch(args: &Args, command: &OneShot) -> Result<(), Exit> {
         OneShot::Status(options) if options.watch => watch::watch(args, options).await,
         OneShot::Status(options) => status::status(args, options).await,
         OneShot::Wait(options) => wait::wait(args, options).await,
-        OneShot::Inspect { json, driver } => inspect::inspect(args, driver, *json).await,
+        OneShot::Inspect {
+            json,
+            csidriver: true,
+            driver,
+        } => inspect::csidriver(args, driver, *json).await,
+        OneShot::Inspect { json, driver, .. } => inspect::inspect(args, driver, *json).await,
         OneShot::Doctor { json, proc } => doctor::doctor(args, proc, *json).await,
         OneShot::Reannounce { driver } => act(args, ManualAction::Reannounce, driver).await,
-        OneShot::Withdraw { driver } => act(args, ManualAction::Withdraw, driver).await,
+        OneShot::Withdraw { force, driver } => {
+            act(args, ManualAction::Withdraw { force: *force }, driver).await
+        }
         OneShot::Publish { driver } => act(args, ManualAction::Publish, driver).await,
-        OneShot::CleanUp => clean_up::clean_up(args),
+        OneShot::CleanUp => clean_up::clean_up(args).await,
         OneShot::Completions { shell } => print(&completions(*shell)),
         OneShot::CompleteDrivers { words } => candidates::complete_drivers(words).await,
         OneShot::ImportNdr { words } => ndr::import::import(args, words),

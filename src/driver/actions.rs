@@ -13,6 +13,17 @@ pub(crate) struct Actions {
     pub(crate) put: Option<Put>,
     /// The driver's [`Record`](super::Record) has changed.
     pub(crate) save: bool,
+    /// The driver is to leave, unless its volumes are in use: VolumesSeen.
+    pub(crate) ask_volumes: bool,
+}
+
+/// What a step leaves to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Afterwards {
+    /// The driver's record has to be saved.
+    pub(crate) save: bool,
+    /// The driver's volumes have to be looked at: the outcome is VolumesSeen.
+    pub(crate) ask_volumes: bool,
 }
 
 /// A file that must go.
@@ -44,17 +55,28 @@ pub(crate) trait Files {
 }
 
 /// Applies an event, carries out what it calls for, and applies each outcome before anything else:
-/// the machine decides with the newest facts. Tells whether the driver's record has to be saved.
-pub(crate) fn step(driver: &mut Driver, event: Event, now: Moment, files: &mut impl Files) -> bool {
+/// the machine decides with the newest facts.
+pub(crate) fn step(
+    driver: &mut Driver,
+    event: Event,
+    now: Moment,
+    files: &mut impl Files,
+) -> Afterwards {
     let mut next = Some(event);
-    let mut is_unsaved = false;
+    let mut afterwards = Afterwards::default();
     while let Some(event) = next.take() {
-        let Actions { remove, put, save } = driver.apply(event, now);
+        let Actions {
+            remove,
+            put,
+            save,
+            ask_volumes,
+        } = driver.apply(event, now);
         for removal in remove {
             files.remove(driver, removal);
         }
-        is_unsaved |= save;
+        afterwards.save |= save;
+        afterwards.ask_volumes |= ask_volumes;
         next = put.and_then(|put| files.put(driver, put));
     }
-    is_unsaved
+    afterwards
 }

@@ -4,6 +4,7 @@ use super::AdvertisedInfo;
 use crate::disk::identity::Identity;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
+use crate::kubelet::volumes::VolumeUse;
 use crate::os::process::Process;
 
 /// Which driver a kubelet calls at this moment.
@@ -57,8 +58,12 @@ pub(crate) enum Event {
         kubelet_there: bool,
         calling: Calling,
     },
-    /// By hand.
-    Withdraw,
+    /// A look at the driver's volumes has ended.
+    VolumesSeen(VolumeUse),
+    /// By hand, unless these volumes are in use.
+    Withdraw(VolumeUse),
+    /// By hand, whatever is in use.
+    WithdrawInUse,
     Publish,
     /// The link must be recreated, for this reason.
     Reannounce(&'static str),

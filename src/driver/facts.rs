@@ -31,17 +31,17 @@ impl Driver {
         }
     }
 
-    /// The driver's answer, while it answers: what GetInfo may tell.
+    /// The driver's answer, while it answers under its name: what GetInfo may tell.
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.state {
-            DriverState::Answering { answer, .. } => Some(answer),
+            DriverState::Answering { answer, .. } => self.new_name().is_none().then_some(answer),
             DriverState::Asking { .. } | DriverState::Silent { .. } => None,
         }
     }
 
-    /// The driver was asked, and does not answer.
+    /// The driver was asked, and does not answer under its name.
     pub(crate) fn is_silent(&self) -> bool {
-        matches!(self.state, DriverState::Silent { .. })
+        matches!(self.state, DriverState::Silent { .. }) || self.new_name().is_some()
     }
 
     /// The last answer that is known, to be shown.

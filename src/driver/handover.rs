@@ -6,7 +6,7 @@
 
 use super::Driver;
 use super::announcer::Announcer;
-use super::machine::DriverState;
+use super::leaving::Leaving;
 use super::pace::ChangePace;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
 use crate::disk::identity::Identity;
@@ -36,6 +36,7 @@ impl Driver {
         let link = self.link.identity().cloned();
         let held = self.registered().cloned().map(|held| (held, link));
         self.registration = RegistrationState::Unregistered(Unregistered::NotYet);
+        self.leaving = Leaving::No;
         self.name = None;
         self.asked = None;
         self.not_before = None;
@@ -51,7 +52,7 @@ impl Driver {
 
     /// The driver answers and should be registered, so it may get the link of a silent driver.
     pub(crate) fn can_take_over(&self) -> bool {
-        matches!(self.state, DriverState::Answering { .. }) && self.withdrawal.is_none()
+        self.answer().is_some() && self.withdrawal.is_none()
     }
 
     /// Takes what another driver has given up.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::announcer::Announcer;
 use super::answer::{Answer, AnswerChange};
 use super::file_state::FileState;
+use super::leaving::Leaving;
 use super::pace::ChangePace;
 use super::registration_state::{RegistrationState, Unregistered};
 use super::{Actions, AdvertisedInfo, Event, Put, Removal};
@@ -34,6 +35,7 @@ pub(crate) struct Driver {
     /// kubelet reports the outcome, and the cluster then knows this one.
     pub(super) asked: Option<Answer>,
     pub(super) withdrawal: Option<Withdrawal>,
+    pub(super) leaving: Leaving,
     pub(super) announcer: Announcer,
     /// The pace of announcements of changes to a registered driver.
     pub(super) changes: ChangePace,
@@ -113,6 +115,7 @@ impl Driver {
             registration: RegistrationState::Unregistered(Unregistered::NotYet),
             asked: None,
             withdrawal: None,
+            leaving: Leaving::No,
             announcer: Announcer::default(),
             changes: ChangePace::default(),
             requested: None,
@@ -156,8 +159,8 @@ impl Driver {
         let before = self.record();
         let mut actions = Actions::default();
         match event {
-            Event::DriverAnswered(answer) => self.driver_answered(answer, now, &mut actions),
-            Event::DriverChanged(answer) => self.driver_changed(answer, now, &mut actions),
+            Event::DriverAnswered(answer) => self.driver_answered(answer, now),
+            Event::DriverChanged(answer) => self.driver_changed(answer, now),
             Event::DriverSlow(why) => self.state = DriverState::Asking { slow: Some(why) },
             Event::DriverSilent(why) => self.driver_silent(why, false, now),
             Event::DriverRefused(why) => self.driver_silent(why, true, now),
@@ -182,10 +185,13 @@ impl Driver {
                 kubelet_there,
                 calling,
             } => self.ticked(kubelet_there, calling, now, &mut actions),
-            Event::Withdraw => self.withdrawal = Some(Withdrawal::ByHand),
+            Event::VolumesSeen(volumes) => self.volumes_seen(volumes, now, &mut actions),
+            Event::Withdraw(volumes) => self.withdraw(&volumes),
+            Event::WithdrawInUse => self.withdrawal = Some(Withdrawal::ByHand),
             Event::Publish => self.published_by_hand(now),
             Event::Reannounce(reason) => self.announcement_requested(reason, now),
         }
+        self.consider_leaving(now, &mut actions);
         if actions.put.is_none() {
             self.settle(now, &mut actions);
         }
@@ -210,7 +216,7 @@ impl Driver {
         let publication = self.link.retry().max(self.not_before);
         let publication = publication.filter(|_| wanted && is_served);
         let service = self.name.as_ref().and_then(|_| self.socket.retry());
-        [announcement, publication, service, self.absence_ends()]
+        [announcement, publication, service, self.leaving_due()]
             .into_iter()
             .flatten()
             .min()
@@ -270,6 +276,9 @@ impl Driver {
         let DriverState::Answering { answer, limit } = &self.state else {
             return None;
         };
+        if self.new_name().is_some() {
+            return None;
+        }
         if let Some(reason) = self.requested {
             return Some(PendingChange::Requested(reason));
         }

@@ -15,6 +15,7 @@ pub(crate) mod event;
 mod facts;
 pub(crate) mod file_state;
 mod handover;
+pub(crate) mod leaving;
 mod machine;
 mod pace;
 pub(crate) mod phase;
@@ -24,7 +25,7 @@ pub(crate) mod refusal;
 mod registration_state;
 mod transitions;
 
-pub(crate) use self::actions::{Actions, Files, Put, Removal, step};
+pub(crate) use self::actions::{Actions, Afterwards, Files, Put, Removal, step};
 pub(crate) use self::event::{Calling, Event, Seen};
 pub(crate) use self::machine::Driver;
 pub(crate) use self::record::Record;

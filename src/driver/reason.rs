@@ -5,6 +5,7 @@ use super::machine::{DriverState, PendingChange, Withdrawal};
 use super::registration_state::{RegistrationState, Unregistered};
 use crate::driver::answer::AnswerChange;
 use crate::driver::phase::Phase;
+use crate::kubelet::volumes::VolumeUse;
 
 impl Driver {
     /// The reason for the phase, in words.
@@ -29,6 +30,9 @@ impl Driver {
     pub(crate) fn trouble(&self) -> Option<String> {
         if let Some(collision) = self.collision() {
             return Some(collision);
+        }
+        if self.phase() == Phase::Registered && self.new_name().is_some() {
+            return Some(self.how_registered());
         }
         match self.phase() {
             Phase::Conflict | Phase::WaitingForKubelet | Phase::Registered => {
@@ -71,18 +75,34 @@ impl Driver {
             None => "registered by a kubelet whose pid is not visible".to_owned(),
         };
         let also = match &self.state {
-            DriverState::Answering { .. } => self.unannounced(),
+            DriverState::Answering { .. } => self.renamed().or_else(|| self.unannounced()),
             DriverState::Asking { .. } => Some(self.why_silent()),
-            DriverState::Silent { why, refused, .. } => Some(if *refused {
-                format!("{why}; registration retained")
-            } else {
-                format!("driver not responding ({why}); registration retained")
-            }),
+            DriverState::Silent { why, refused, .. } => {
+                let kept = self.kept_by().and_then(VolumeUse::words);
+                let kept = kept.map_or_else(String::new, |volumes| {
+                    format!(" although withdraw_after has passed: {volumes}")
+                });
+                Some(if *refused {
+                    format!("{why}; registration retained{kept}")
+                } else {
+                    format!("driver not responding ({why}); registration retained{kept}")
+                })
+            }
         };
         // The kubelet holds the driver; its next start would not find it.
         let obstacle = self.obstacle().map(ToString::to_string);
         let parts = [Some(by), also, obstacle];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
+    /// The driver has another name, and the registered one has to stay.
+    fn renamed(&self) -> Option<String> {
+        let (name, now) = (self.name.as_ref()?, self.new_name()?);
+        let kept = match self.kept_by().and_then(VolumeUse::words) {
+            Some(volumes) => format!("{name} stays registered: {volumes}"),
+            None => format!("the registrar looks whether volumes of {name} are in use"),
+        };
+        Some(format!("the driver calls itself {now} now; {kept}"))
     }
 
     /// What the driver says and the cluster does not know.

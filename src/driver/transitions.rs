@@ -19,26 +19,23 @@ use crate::os::process::Process;
 const GAP: Duration = Duration::from_secs(2);
 
 impl Driver {
-    pub(super) fn driver_answered(&mut self, answer: Answer, now: Moment, actions: &mut Actions) {
+    pub(super) fn driver_answered(&mut self, answer: Answer, now: Moment) {
         let limit = answer.max_volumes;
-        self.answers(answer, limit, now, actions);
+        self.answers(answer, limit, now);
     }
 
-    pub(super) fn driver_changed(&mut self, answer: Answer, now: Moment, actions: &mut Actions) {
+    pub(super) fn driver_changed(&mut self, answer: Answer, now: Moment) {
         let limit = match (&self.state, &self.registration) {
             (DriverState::Answering { limit, .. }, _) => *limit,
             // The driver has not restarted while we were away: the cluster knows its first limit.
             (_, RegistrationState::Registered(registration)) => registration.answer.max_volumes,
             _ => answer.max_volumes,
         };
-        self.answers(answer, limit, now, actions);
+        self.answers(answer, limit, now);
     }
 
-    fn answers(&mut self, answer: Answer, limit: i64, now: Moment, actions: &mut Actions) {
-        if self.name.as_ref().is_some_and(|name| *name != answer.name) {
-            self.release_name(now, actions);
-        }
-        self.name = Some(answer.name.clone());
+    fn answers(&mut self, answer: Answer, limit: i64, now: Moment) {
+        self.name.get_or_insert_with(|| answer.name.clone());
         if self.withdrawal == Some(Withdrawal::Absence) {
             self.withdrawal = None;
         }
@@ -139,7 +136,9 @@ impl Driver {
         let link = self.link.identity();
         let holds = link.is_some_and(|link| through.is_none_or(|asked| asked.is_same_object(link)));
         if holds && let Some(answer) = asked.or_else(|| self.last_answer().cloned()) {
-            if let DriverState::Answering { limit, .. } = &mut self.state {
+            if self.new_name().is_none()
+                && let DriverState::Answering { limit, .. } = &mut self.state
+            {
                 *limit = answer.max_volumes;
             }
             self.registration = RegistrationState::Registered(Registration {
@@ -218,10 +217,6 @@ impl Driver {
         actions: &mut Actions,
     ) {
         self.not_before = self.not_before.filter(|at| now < *at);
-        if self.absence_ends().is_some_and(|at| at <= now) {
-            self.withdrawal = Some(Withdrawal::Absence);
-            return;
-        }
         let Some(name) = self.name.clone() else {
             return;
         };
@@ -285,7 +280,7 @@ impl Driver {
         }
     }
 
-    fn release_name(&mut self, now: Moment, actions: &mut Actions) {
+    pub(super) fn release_name(&mut self, now: Moment, actions: &mut Actions) {
         if self.link.identity().is_some() {
             self.not_before = Some(now + GAP);
         }

@@ -3,26 +3,16 @@
 //! The kubelet writes a file vol_data.json for each volume, and removes it when the volume is unmounted.
 //! Beside the file are mount points, which may be dead network file systems: they are never touched.
 
+mod reader;
 mod reading;
+mod vol_data;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
-
-use self::reading::Reading;
+pub(crate) use self::reader::VolumeReader;
 use crate::disk::name::DriverName;
-use crate::disk::reach::Reach;
 use crate::os::text::enumerated;
 
-/// How long an answer may take. A disk that is slower costs the answer, not the caller.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// A status may show what was seen so long ago.
-const RECENT: Duration = Duration::from_secs(1);
 /// Pods that a message names; the others are counted.
 const MOST_NAMED: usize = 5;
 
@@ -30,16 +20,19 @@ const MOST_NAMED: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct NodeVolumes {
     drivers: BTreeMap<DriverName, DriverVolumes>,
-    /// Why the drivers' volumes are not all known.
+    /// Why the volumes of all drivers are not known.
     unknown: Option<String>,
 }
 
 /// The volumes of one driver.
 #[derive(Debug, Default)]
 struct DriverVolumes {
-    handles: BTreeSet<String>,
+    /// Distinct volume handles: a volume is staged once, and several pods may use it.
+    volumes: usize,
     /// The ids of the pods.
-    pods: BTreeSet<String>,
+    pods: Vec<String>,
+    /// Why the volumes of this driver are not all known.
+    unknown: Option<String>,
 }
 
 /// Whether volumes of a driver are set up on the node.
@@ -104,89 +97,21 @@ impl NodeVolumes {
 
     pub(crate) fn of(&self, driver: &DriverName) -> VolumeUse {
         let known = self.drivers.get(driver);
-        match (&self.unknown, known) {
+        let of_driver = known.and_then(|known| known.unknown.as_ref());
+        match (self.unknown.as_ref().or(of_driver), known) {
             (Some(why), _) => VolumeUse::NotKnown(why.clone()),
             (None, None) => VolumeUse::Free,
             (None, Some(known)) => VolumeUse::InUse {
-                volumes: known.handles.len(),
-                pods: known.pods.iter().cloned().collect(),
+                volumes: known.volumes,
+                pods: known.pods.clone(),
             },
         }
     }
 
-    /// Why the volumes are not known, if they are not.
+    /// Why the volumes of all drivers, or of one of them, are not known.
     pub(crate) fn unknown(&self) -> Option<&str> {
-        self.unknown.as_deref()
+        let mut of_drivers = self.drivers.values();
+        let of_driver = || of_drivers.find_map(|driver| driver.unknown.as_deref());
+        self.unknown.as_deref().or_else(of_driver)
     }
-}
-
-/// Reads the volumes when it is asked to, in another thread. Clones share what was read.
-#[derive(Clone, Debug)]
-pub(crate) struct VolumeReader(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    /// The kubelet's root directory.
-    root: Mutex<PathBuf>,
-    reach: Reach,
-    /// One thread at a time reads: a disk that hangs blocks one thread.
-    turn: Arc<Semaphore>,
-    last: Mutex<Option<(Instant, Arc<NodeVolumes>)>>,
-}
-
-impl VolumeReader {
-    pub(crate) fn new(root: PathBuf, reach: Reach) -> VolumeReader {
-        VolumeReader(Arc::new(Shared {
-            root: Mutex::new(root),
-            reach,
-            turn: Arc::new(Semaphore::new(1)),
-            last: Mutex::new(None),
-        }))
-    }
-
-    /// Goes on with another root directory of the kubelet.
-    pub(crate) fn move_to(&self, root: PathBuf) {
-        *locked(&self.0.root) = root;
-        *locked(&self.0.last) = None;
-    }
-
-    /// The volumes as they are now.
-    pub(crate) async fn read(&self) -> Arc<NodeVolumes> {
-        let shared = Arc::clone(&self.0);
-        let apart = async {
-            let turn = Arc::clone(&shared.turn).acquire_owned().await;
-            let (root, reach) = (locked(&shared.root).clone(), shared.reach.clone());
-            let look = move || {
-                let _turn = turn;
-                Reading::of(&root, &reach)
-            };
-            spawn_blocking(look).await
-        };
-        match timeout(PATIENCE, apart).await {
-            Ok(Ok(volumes)) => {
-                let volumes = Arc::new(volumes);
-                *locked(&self.0.last) = Some((Instant::now(), Arc::clone(&volumes)));
-                volumes
-            }
-            Ok(Err(error)) => Arc::new(NodeVolumes::not_known(error.to_string())),
-            Err(_) => {
-                let root = locked(&self.0.root).display().to_string();
-                let why = format!("the files below {root} were not read within {PATIENCE:?}");
-                Arc::new(NodeVolumes::not_known(why))
-            }
-        }
-    }
-
-    /// The volumes as they were a moment ago, for a reader that changes nothing.
-    pub(crate) async fn recent(&self) -> Arc<NodeVolumes> {
-        let last = locked(&self.0.last).clone();
-        match last {
-            Some((at, volumes)) if at.elapsed() < RECENT => volumes,
-            _ => self.read().await,
-        }
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

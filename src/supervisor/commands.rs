@@ -1,35 +1,71 @@
 //! The commands of clients, carried out.
 
+use super::volume_looks::{Asking, Reply};
 use super::{Runner, RunnerKey, Supervisor, Work};
 use crate::api::command::{ClientCommand, CommandResult, ManualAction};
 use crate::disk::name::DriverName;
 use crate::driver::phase::Phase;
 use crate::driver::{Event, Record};
+use crate::kubelet::volumes::NodeVolumes;
 
 impl Supervisor {
-    pub(super) fn carry_out(&mut self, command: ClientCommand) -> CommandResult {
-        match command {
-            ClientCommand::Manual { action, driver } => self.by_hand(action, &driver),
+    /// Carries a command out. The reply comes with the end of a turn: of this one, or of the turn that knows
+    /// the volumes in use.
+    pub(super) fn carry_out(&mut self, command: ClientCommand, reply: Reply) {
+        let outcome = match command {
+            ClientCommand::Manual { action, driver } => match action {
+                ManualAction::Withdraw { force } if self.find(&driver).is_some() => {
+                    return self.look_at_volumes(Asking::Withdrawal {
+                        driver,
+                        force,
+                        reply,
+                    });
+                }
+                ManualAction::Withdraw { .. } => Err(no_driver(&driver)),
+                ManualAction::Reannounce => self.reannounce(&driver),
+                ManualAction::Publish => self.by_hand(&driver, Event::Publish, "published"),
+            },
             ClientCommand::TakeUp { driver, record } => self.take_up(&driver, &record),
-            ClientCommand::Reload => self.reload(),
-        }
+            ClientCommand::Reload => return self.ask_to_reload(Some(reply)),
+        };
+        self.outcomes.push((reply, outcome));
     }
 
-    fn by_hand(&mut self, action: ManualAction, driver: &str) -> CommandResult {
+    fn by_hand(&mut self, driver: &str, event: Event, word: &str) -> CommandResult {
         let (key, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
-        let (event, word) = match action {
-            ManualAction::Reannounce => {
-                may_announce(runner)?;
-                (Event::Reannounce("by hand"), "announced again")
-            }
-            ManualAction::Withdraw => (Event::Withdraw, "withdrawn"),
-            ManualAction::Publish => (Event::Publish, "published"),
-        };
         let id = &runner.id;
         tracing::info!(driver = %id, "{id}: {word} by hand");
         self.push(key, event);
         self.queue.push(key, Work::Tick);
         Ok(())
+    }
+
+    fn reannounce(&mut self, driver: &str) -> CommandResult {
+        let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
+        may_announce(runner)?;
+        self.by_hand(driver, Event::Reannounce("by hand"), "announced again")
+    }
+
+    /// Withdraws a driver, unless its volumes are in use.
+    pub(super) fn withdraw(
+        &mut self,
+        driver: &str,
+        force: bool,
+        volumes: &NodeVolumes,
+    ) -> CommandResult {
+        let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
+        let (id, used) = (runner.id.clone(), runner.volumes(volumes));
+        let is_done = runner.driver.record().withdrawn_by_hand;
+        match used.words().filter(|_| !is_done) {
+            Some(words) if force => {
+                tracing::warn!(driver = %id, "{id}: withdrawn by force: {words}");
+                self.by_hand(driver, Event::WithdrawInUse, "withdrawn")
+            }
+            Some(words) => Err(format!(
+                "{id} is not withdrawn: {words}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. Delete the pods or drain the node first; --force withdraws the driver all the same"
+            )),
+            None => self.by_hand(driver, Event::Withdraw(used), "withdrawn"),
+        }
     }
 
     /// By id, or by the name that the driver has given.

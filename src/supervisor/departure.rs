@@ -1,13 +1,62 @@
-//! The departure of a discovered driver: its directory is gone.
+//! The departure of a driver: its directory is gone, or the configuration has lost it.
 
 use std::time::Duration;
 
-use super::{RunnerKey, Supervisor, Timer};
+use super::taken_off::Removal;
+use super::volume_looks::Asking;
+use super::{Runner, RunnerKey, Supervisor, Timer};
+use crate::config::Settings;
 use crate::csi::discover::exists;
+use crate::driver::leaving::LOOK_AGAIN;
+use crate::kubelet::volumes::NodeVolumes;
+use crate::os::clock::Moment;
+use crate::systemd::journal::message_id;
 
 /// A directory that has been away for so long does not come back: an upgrade of the driver or a
 /// late mount takes less.
 const GONE_FOR_GOOD: Duration = Duration::from_secs(300);
+
+/// A driver is to be removed, unless its volumes are in use.
+#[derive(Debug)]
+pub(super) struct Departure {
+    cause: DepartureCause,
+    /// When the volumes are looked at; none while they are.
+    due: Option<Moment>,
+    /// The volumes in use that keep the driver on the node, in words.
+    kept_by: Option<String>,
+}
+
+/// Why a driver is to be removed.
+#[derive(Debug)]
+enum DepartureCause {
+    /// The directory of a discovered driver is gone since then.
+    Directory(Moment),
+    /// The configuration does not have the driver any more, because of this change.
+    Configuration(String),
+}
+
+impl Departure {
+    /// The directory is the cause.
+    pub(super) fn is_of_directory(&self) -> bool {
+        matches!(self.cause, DepartureCause::Directory(_))
+    }
+
+    /// Why a driver that should be gone is still there, for its reason.
+    pub(super) fn words(&self) -> Option<String> {
+        let kept_by = self.kept_by.as_ref()?;
+        let cause = self.cause.words();
+        Some(format!("{cause}, and the registration stays: {kept_by}"))
+    }
+}
+
+impl DepartureCause {
+    fn words(&self) -> &str {
+        match self {
+            DepartureCause::Directory(_) => "its directory is gone",
+            DepartureCause::Configuration(cause) => cause,
+        }
+    }
+}
 
 impl Supervisor {
     /// The directory of a discovered driver is gone. Without plugins_dir itself, such as a disk that is
@@ -30,45 +79,175 @@ impl Supervisor {
             return self.directory_stays(key);
         }
         let (id, patience) = (&runner.id, patience(runner.settings.withdraw_after));
-        let since = *runner.directory_gone_since.get_or_insert_with(|| {
+        let departure = runner.departure.get_or_insert_with(|| {
             tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
-            now
+            Departure {
+                cause: DepartureCause::Directory(now),
+                due: Some(now),
+                kept_by: None,
+            }
         });
-        self.timers
-            .set(Timer::Departure(key), Some(since + patience));
-    }
-
-    pub(super) fn directory_stays(&mut self, key: RunnerKey) {
-        if let Some(runner) = self.runners.get_mut(&key) {
-            runner.directory_gone_since = None;
+        // A reload may have changed how long the driver is waited for.
+        if let DepartureCause::Directory(since) = departure.cause
+            && departure.kept_by.is_none()
+            && departure.due.is_some()
+        {
+            departure.due = Some(since + patience);
         }
-        self.timers.set(Timer::Departure(key), None);
+        let due = departure.due;
+        self.timers.set(Timer::Departure(key), due);
     }
 
-    /// Removes a driver whose directory is gone when no kubelet holds it any more, or when it has been
-    /// waited for long enough.
+    /// The directory of a driver is there, or not looked for any more.
+    pub(super) fn directory_stays(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        if runner
+            .departure
+            .take_if(|it| it.is_of_directory())
+            .is_some()
+        {
+            self.timers.set(Timer::Departure(key), None);
+            self.queue.mark(key);
+        }
+    }
+
+    /// Removes a driver that is to leave when no kubelet holds it any more. When it has been waited for long
+    /// enough, its volumes are looked at first.
     pub(super) fn check_departure(&mut self, key: RunnerKey) {
+        let now = self.now();
         let set = self.timers.get(Timer::Departure(key));
-        let Some((at, runner)) = set.zip(self.runners.get(&key)) else {
+        let Some((at, runner)) = set.zip(self.runners.get_mut(&key)) else {
             return;
         };
         let record = runner.driver.record();
-        if record.withdrawn_by_hand {
+        let Some(departure) = &mut runner.departure else {
+            return;
+        };
+        if record.withdrawn_by_hand && departure.is_of_directory() {
             self.directory_stays(key);
-        } else if at <= self.now() || !record.is_held() {
+        } else if !record.is_held() || record.withdrawn_by_hand {
             self.remove_departed(key);
+        } else if at <= now {
+            departure.due = None;
+            self.timers.set(Timer::Departure(key), None);
+            self.look_at_volumes(Asking::Departure(key));
+        }
+    }
+
+    /// The volumes of a driver that is to leave are known.
+    pub(super) fn depart(&mut self, key: RunnerKey, volumes: &NodeVolumes) {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        let kept_by = runner.kept_by(volumes);
+        let Some(departure) = runner.departure.as_mut().filter(|it| it.due.is_none()) else {
+            return;
+        };
+        if kept_by.is_none() {
+            return self.remove_departed(key);
+        }
+        let is_new = departure.kept_by.is_none();
+        departure.kept_by = kept_by;
+        departure.due = Some(now + LOOK_AGAIN);
+        self.timers.set(Timer::Departure(key), departure.due);
+        if is_new {
+            runner.tell_kept();
+        }
+        self.queue.mark(key);
+    }
+
+    /// The configuration has lost this driver, and volumes of it are in use.
+    pub(super) fn has_lost(&self, id: &str) -> bool {
+        let runner = self.key_of(id).and_then(|key| self.runners.get(&key));
+        let departure = runner.and_then(|runner| runner.departure.as_ref());
+        departure.is_some_and(|departure| !departure.is_of_directory())
+    }
+
+    /// The configuration has lost a driver by a reload: the driver goes, unless volumes of it are in use.
+    pub(super) fn lose(&mut self, key: RunnerKey, old: &Settings, volumes: &NodeVolumes) {
+        let Some(runner) = self.runners.get(&key) else {
+            return;
+        };
+        let Some(kept_by) = runner.kept_by(volumes) else {
+            self.tell_removal(old, runner, &Removal::Gone);
+            self.remove_driver(key);
+            return;
+        };
+        let cause = self.cause_of_loss(old, runner);
+        self.was_lost(key, cause, kept_by);
+    }
+
+    /// Keeps a driver that the configuration has lost, because of this change, while these volumes of it are in
+    /// use.
+    pub(super) fn was_lost(&mut self, key: RunnerKey, cause: String, kept_by: String) {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        let before = runner.departure.take();
+        let is_new = before.is_none();
+        // The first loss is the cause: since then the driver is only kept.
+        let cause = match before.map(|departure| departure.cause) {
+            Some(DepartureCause::Configuration(first)) => first,
+            Some(DepartureCause::Directory(_)) | None => cause,
+        };
+        let departure = Departure {
+            cause: DepartureCause::Configuration(cause),
+            due: Some(now + LOOK_AGAIN),
+            kept_by: Some(kept_by),
+        };
+        self.timers.set(Timer::Departure(key), departure.due);
+        runner.departure = Some(departure);
+        if is_new {
+            runner.tell_kept();
+        }
+        self.queue.mark(key);
+    }
+
+    /// The configuration has a driver, perhaps again. The directory of a driver with a table is not looked for.
+    pub(super) fn stays_configured(&mut self, key: RunnerKey) {
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        let is_declared = self.settings.drivers.contains_key(&*runner.id);
+        let is_over = |departure: &mut Departure| is_declared || !departure.is_of_directory();
+        if runner.departure.take_if(is_over).is_some() {
+            self.timers.set(Timer::Departure(key), None);
+            self.queue.mark(key);
         }
     }
 
     fn remove_departed(&mut self, key: RunnerKey) {
         if let Some(runner) = self.remove_driver(key) {
             let id = &runner.id;
+            let cause = runner.departure.as_ref().map(|departure| &departure.cause);
+            let words = match cause {
+                Some(DepartureCause::Configuration(cause)) => {
+                    format!("taken off the node, because its volumes are no longer in use: {cause}")
+                }
+                Some(DepartureCause::Directory(_)) | None => {
+                    "its directory is gone, and so is the driver".to_owned()
+                }
+            };
             if runner.published.registration_socket.is_some() {
-                tracing::warn!(driver = %id, "{id}: its directory is gone, and so is the driver");
+                tracing::warn!(driver = %id, "{id}: {words}");
             } else {
-                tracing::info!(driver = %id, "{id}: its directory is gone, and so is the driver");
+                tracing::info!(driver = %id, "{id}: {words}");
             }
             self.state_file.changed();
+        }
+    }
+}
+
+impl Runner {
+    /// Says once why the driver stays.
+    fn tell_kept(&self) {
+        if let Some(words) = self.departure.as_ref().and_then(Departure::words) {
+            let (id, message_id) = (&self.id, message_id::KEPT_IN_USE);
+            tracing::warn!(message_id, driver = %id, "{id}: {words}");
         }
     }
 }

@@ -138,10 +138,16 @@ impl Supervisor {
         let directory = is_enabled.then(|| self.settings.plugins_dir.clone());
         let device = before.device.filter(|_| before.directory == directory);
         for (key, runner) in &mut self.runners {
+            let Some(departure) = &runner.departure else {
+                continue;
+            };
+            if !departure.is_of_directory() {
+                continue;
+            }
             self.timers.set(Timer::Departure(*key), None);
             // A reload changes nothing about how long they have been gone.
             if before.directory != directory {
-                runner.directory_gone_since = None;
+                runner.departure = None;
             }
         }
         if let Some(directory) = &directory {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -16,6 +17,7 @@ use crate::disk::layout::Layout;
 use crate::driver::{AdvertisedInfo, Event};
 use crate::grpc::proto::control::Cause;
 use crate::kubelet::endpoint::session::{GetInfoCall, KubeletCall, Notification, Outcome};
+use crate::kubelet::volumes::NodeVolumes;
 use crate::os::process::Process;
 use crate::os::task::Task;
 use crate::systemd::journal::message_id;
@@ -42,6 +44,8 @@ pub(super) enum Input {
     Plugins(PathBuf, io::Result<Option<BTreeSet<DriverId>>>),
     /// What is in a directory that had no csi.sock.
     Candidate(DriverId, PathBuf, CandidateSeen),
+    /// The volumes in use.
+    Volumes(Arc<NodeVolumes>),
     Request(Request),
 }
 
@@ -97,9 +101,9 @@ impl Supervisor {
             Input::Plugins(directory, seen) => self.plugins_seen(&directory, seen),
             Input::Candidate(id, socket, seen) => self.candidate_seen(&id, &socket, seen),
             Input::Request(Request::Command(command, reply)) => {
-                let outcome = self.carry_out(command);
-                self.outcomes.push((reply, outcome));
+                self.carry_out(command, reply);
             }
+            Input::Volumes(volumes) => self.volumes_seen(&volumes),
             Input::Request(Request::HttpTrouble(why)) => {
                 self.troubles.http = why.map(|why| format!("http is not served: {why}"));
             }

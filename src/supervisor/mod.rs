@@ -11,6 +11,7 @@ mod expected_mount;
 mod files;
 mod inputs;
 mod layout_change;
+mod lost_drivers;
 mod names;
 mod observe;
 mod reload;
@@ -24,6 +25,7 @@ mod status;
 pub(crate) mod taken_off;
 mod timers;
 mod turn;
+mod volume_looks;
 
 use std::time::Duration;
 
@@ -42,6 +44,7 @@ use self::state_file::StateFile;
 use self::status::{StatusBoard, Troubles};
 use self::timers::{Timer, Timers};
 use self::turn::{Work, WorkQueue};
+use self::volume_looks::VolumeLooks;
 use crate::api::command::{CommandResult, Commands};
 use crate::api::metrics::Metrics;
 use crate::api::snapshot::Snapshots;
@@ -128,6 +131,7 @@ pub(crate) struct Supervisor {
     watcher: Watcher<Subject>,
     reach: Reach,
     volumes: VolumeReader,
+    volume_looks: VolumeLooks,
     limiter: ConcurrencyLimiter,
     metrics: Metrics,
     /// Changes with each slow look.
@@ -169,6 +173,7 @@ impl Supervisor {
             config_accepted: Timestamp::now(),
             watcher: Watcher::new(reach.clone()),
             volumes: VolumeReader::new(settings.kubelet_root().to_owned(), reach.clone()),
+            volume_looks: VolumeLooks::default(),
             reach,
             limiter: ConcurrencyLimiter::new(),
             metrics: Metrics::new(),
@@ -229,7 +234,7 @@ impl Supervisor {
                 biased;
                 order = orders.recv() => match order {
                     // A refusal is in the journal and in STATUS; there is no client to tell.
-                    Some(Order::Reload) => drop(self.reload()),
+                    Some(Order::Reload) => self.ask_to_reload(None),
                     Some(Order::Stop) | None => break,
                 },
                 Some(input) = self.inputs.recv() => self.take_batch(input),

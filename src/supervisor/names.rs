@@ -68,6 +68,8 @@ impl Supervisor {
         self.names.release(&name, holder);
         self.state_file.changed();
         self.queue.mark(holder);
+        // It may answer under another name, which it can take now.
+        self.queue.push(holder, Work::Tick);
         self.look_at_files(by);
     }
 

@@ -12,6 +12,7 @@ use crate::api::command::CommandResult;
 use crate::config::Settings;
 use crate::disk::watch::Watcher;
 use crate::kubelet::known::KnownKubelets;
+use crate::kubelet::volumes::NodeVolumes;
 use crate::os::text::on_one_line;
 use crate::systemd::journal::message_id;
 
@@ -19,10 +20,11 @@ use crate::systemd::journal::message_id;
 const REFUSED: &str = "the daemon refused the changed configuration and keeps the old configuration until the next reload";
 
 impl Supervisor {
-    /// Reads the configuration again and applies the difference. A bad configuration changes nothing.
-    pub(super) fn reload(&mut self) -> CommandResult {
+    /// Reads the configuration again and applies the difference. A bad configuration changes nothing. A driver
+    /// that the configuration has lost stays while these volumes of it are in use.
+    pub(super) fn reload(&mut self, volumes: &NodeVolumes) -> CommandResult {
         self.notifier.reloading();
-        let outcome = (self.reread)().map(|settings| self.reconfigure(settings));
+        let outcome = (self.reread)().map(|settings| self.reconfigure(settings, volumes));
         let why = outcome.as_ref().err();
         // An entry of the journal, a note and STATUS= are a single line each.
         self.troubles.refusal = why.map(|why| format!("{REFUSED}: {}", on_one_line(why)));
@@ -40,7 +42,7 @@ impl Supervisor {
         outcome
     }
 
-    fn reconfigure(&mut self, settings: Settings) {
+    fn reconfigure(&mut self, settings: Settings, volumes: &NodeVolumes) {
         let old = std::mem::replace(&mut self.settings, settings);
         let layout = self.settings.layout();
         let moved = Directories::of(&self.layout).change_to(&self.settings, &layout);
@@ -49,14 +51,14 @@ impl Supervisor {
         // discovered now, or gone as its table is.
         let stays = |supervisor: &Supervisor, id: &str| {
             supervisor.settings.drivers.contains_key(id)
-                || if old.drivers.contains_key(id) {
+                || if old.drivers.contains_key(id) || supervisor.has_lost(id) {
                     supervisor.has_plugin(id)
                 } else {
                     supervisor.discovers(id)
                 }
         };
         if moved.is_none() {
-            self.rename_drivers(&old, stays);
+            self.rename_drivers(&old, volumes, stays);
         }
         let mut withdrawn = Vec::new();
         for key in self.keys() {
@@ -66,15 +68,20 @@ impl Supervisor {
             let is_changed = runner.settings != self.settings.driver(&runner.id)
                 || runner.origin != self.origin(&runner.id);
             let stays = stays(self, &runner.id);
-            if stays && moved.is_none() {
-                if is_changed {
-                    self.reconfigure_driver(key);
-                }
-                continue;
-            }
             let removal = match &moved {
+                None if stays => {
+                    self.stays_configured(key);
+                    if is_changed {
+                        self.reconfigure_driver(key);
+                    }
+                    continue;
+                }
+                None => {
+                    self.lose(key, &old, volumes);
+                    continue;
+                }
                 Some(key) if stays => Removal::Moved(key),
-                _ => Removal::Gone,
+                Some(_) => Removal::Gone,
             };
             self.tell_removal(&old, runner, &removal);
             // What was done by hand is undone by hand.

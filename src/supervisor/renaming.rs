@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::saved_state::{Origin, SavedDriver};
-use super::taken_off::Removal;
-use super::{DriverId, Supervisor};
+use super::{DriverId, RunnerKey, Supervisor};
 use crate::config::Settings;
 use crate::csi::discover::Discoverable;
 use crate::disk::name::DriverName;
+use crate::kubelet::volumes::NodeVolumes;
 
 /// What is known of a driver, by which it may be recognized under another id.
 pub(crate) struct Known {
@@ -26,11 +26,12 @@ pub(crate) struct Known {
 type Way<'a> = &'a dyn Fn(&Known) -> Option<String>;
 
 impl Supervisor {
-    /// Puts each record under the id that the configuration has for its driver now.
+    /// Puts each record under the id that the configuration has for its driver now. Second are the records for
+    /// which it has none.
     pub(super) fn rename_saved(
         &self,
         saved: BTreeMap<String, SavedDriver>,
-    ) -> BTreeMap<String, SavedDriver> {
+    ) -> (BTreeMap<String, SavedDriver>, BTreeMap<String, SavedDriver>) {
         let known = saved.iter().map(|(id, saved)| Known {
             id: id.clone(),
             csi_socket: saved.csi_socket.clone(),
@@ -38,14 +39,14 @@ impl Supervisor {
             stays: self.looks_after(id, saved),
         });
         let mut new_ids = self.new_ids(known.collect());
-        let renamed = saved.into_iter().filter_map(|(id, saved)| {
-            let new_id = new_ids.remove(&id).flatten();
-            if new_id.is_none() {
-                self.tell_removal_at_start(&id, &saved);
-            }
-            Some((new_id?, saved))
-        });
-        renamed.collect()
+        let (mut renamed, mut lost) = (BTreeMap::new(), BTreeMap::new());
+        for (id, saved) in saved {
+            match new_ids.remove(&id).flatten() {
+                Some(new_id) => renamed.insert(new_id, saved),
+                None => lost.insert(id, saved),
+            };
+        }
+        (renamed, lost)
     }
 
     /// A driver of an earlier run that the configuration has, that discovery would find now, or that was
@@ -72,6 +73,7 @@ impl Supervisor {
     pub(super) fn rename_drivers(
         &mut self,
         old: &Settings,
+        volumes: &NodeVolumes,
         stays: impl Fn(&Supervisor, &str) -> bool,
     ) {
         let known = self.runners.values().map(|runner| Known {
@@ -81,16 +83,18 @@ impl Supervisor {
             stays: stays(self, &runner.id),
         });
         let mut renamed = Vec::new();
-        let new_ids = self.new_ids(known.collect()).into_iter();
-        for (id, new) in new_ids.filter(|(id, new)| new.as_ref() != Some(id)) {
+        let new_ids = self.new_ids(known.collect());
+        let given: BTreeSet<String> = new_ids.values().flatten().cloned().collect();
+        let changed = new_ids.into_iter();
+        for (id, new) in changed.filter(|(id, new)| new.as_ref() != Some(id)) {
             let Some(key) = self.key_of(&id) else {
                 continue;
             };
             let Some(new) = new.map(DriverId::from) else {
-                if let Some(runner) = self.runners.get(&key) {
-                    self.tell_removal(old, runner, &Removal::Gone);
+                self.lose(key, old, volumes);
+                if given.contains(&id) {
+                    self.yield_id(key, &given);
                 }
-                self.remove_driver(key);
                 continue;
             };
             tracing::info!(driver = %new, "{new}: this is the driver that was {id}");
@@ -106,6 +110,29 @@ impl Supervisor {
             }
             self.reconfigure_driver(key);
         }
+    }
+
+    /// A driver that stays while it is in use leaves its id to another driver, and has its name as its id.
+    fn yield_id(&mut self, key: RunnerKey, given: &BTreeSet<String>) {
+        let Some(runner) = self.runners.get_mut(&key) else {
+            return;
+        };
+        let name = runner
+            .driver
+            .name()
+            .map(|name| DriverId::from(name.as_str()));
+        let is_free = |name: &DriverId| !given.contains(&**name);
+        let Some(name) = name.filter(is_free) else {
+            let id = &runner.id;
+            tracing::warn!(driver = %id, "{id}: taken off the node although it is in use: another driver has its id now");
+            self.remove_driver(key);
+            return;
+        };
+        let old = std::mem::replace(&mut runner.id, name.clone());
+        self.metrics.registering.forget(&old);
+        self.metrics.registering.expect(&name);
+        self.board.set(&old, None);
+        self.names.rename(key, &name);
     }
 
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {

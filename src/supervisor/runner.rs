@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::departure::Departure;
 use super::files::DriverFiles;
 use super::saved_state::{Counts, Origin, SavedDriver, Shown};
 use super::{DriverId, Supervisor};
@@ -54,8 +55,8 @@ pub(super) struct Runner {
     pub(super) tried: bool,
     /// Since when the driver is gone, if it answered before.
     pub(super) lost_since: Option<Instant>,
-    /// Since when the directory of a driver that was discovered is gone, while a kubelet holds it.
-    pub(super) directory_gone_since: Option<Moment>,
+    /// The driver is to be removed, and a kubelet holds it.
+    pub(super) departure: Option<Departure>,
     /// The driver said that it has no Node service.
     pub(super) without_node_service: bool,
     /// Why the driver does not answer.
@@ -140,7 +141,7 @@ impl Runner {
             trouble: None,
             tried: false,
             lost_since: None,
-            directory_gone_since: None,
+            departure: None,
             without_node_service: false,
             silence: control::Cause::Unspecified,
             unregistered_since: None,

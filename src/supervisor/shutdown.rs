@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -13,8 +14,11 @@ use crate::disk::layout::Layout;
 use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{self, RuntimeError};
 use crate::disk::socket::{ListenerProbe, listener, probe};
+use crate::kubelet::volumes::NodeVolumes;
+use crate::os::text::enumerated;
 use crate::systemd;
 use crate::systemd::job::{self, Job};
+use crate::systemd::journal::message_id;
 
 /// How long kubelets that call at our end may take to say how it went, and to get their answer: a
 /// kubelet that gets none takes the driver off the node.
@@ -22,15 +26,23 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 /// How long another instance, which has just taken the lock, may take to listen.
 const HANDOVER: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Drivers in use that the last message names; the others are counted.
+const MOST_NAMED: usize = 10;
 
 impl Supervisor {
     pub(super) async fn end(mut self) {
         let on_stop = self.settings.service.on_stop;
         if self.hear_kubelets(withdraws(on_stop)).await {
-            self.tell_end("stopping; the drivers are withdrawn");
-            for runner in self.runners.values_mut() {
-                runner.withdraw(&self.layout, &mut self.removals);
-            }
+            let volumes = match on_stop {
+                OnStop::Withdraw => Arc::default(),
+                OnStop::Auto | OnStop::Keep => {
+                    self.notifier
+                        .stopping("stopping; looking for volumes in use");
+                    let reader = self.volumes.clone();
+                    self.hear_kubelets(async move { reader.read().await }).await
+                }
+            };
+            self.withdraw_unused(&volumes).await;
         } else {
             self.tell_end("stopping; the drivers stay registered");
             self.hear_last_calls().await;
@@ -40,6 +52,33 @@ impl Supervisor {
         if let Some(runtime) = self.state_file.runtime() {
             runtime.leave();
         }
+    }
+
+    /// Withdraws the drivers whose volumes are not in use. The files of the others stay, and their kubelet
+    /// notices nothing.
+    async fn withdraw_unused(&mut self, volumes: &NodeVolumes) {
+        let mut kept = Vec::new();
+        for runner in self.runners.values_mut() {
+            match runner.kept_by(volumes) {
+                Some(kept_by) => kept.push(format!("{}: {kept_by}", runner.id)),
+                None => runner.withdraw(&self.layout, &mut self.removals),
+            }
+        }
+        if kept.is_empty() {
+            return self.tell_end("stopping; the drivers are withdrawn");
+        }
+        kept.sort();
+        let (number, kept) = (kept.len(), enumerated(kept.iter(), MOST_NAMED));
+        self.notifier.stopping(&format!(
+            "stopping; drivers that stay registered, because their volumes are in use: {number}"
+        ));
+        let message_id = message_id::KEPT_IN_USE;
+        tracing::warn!(
+            message_id,
+            drivers = number,
+            "stopping; drivers whose volumes are in use stay registered, the others are withdrawn: {kept}. When the pods are gone, start and stop the daemon once more"
+        );
+        self.hear_last_calls().await;
     }
 
     /// Another instance has our runtime directory and looks after the drivers. What we know of them

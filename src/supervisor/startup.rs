@@ -1,6 +1,7 @@
 //! The start: takes up what an earlier run left, and waits for every driver.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use tokio::task::yield_now;
 
@@ -9,18 +10,32 @@ use super::runner::{Runner, RunnerKey};
 use super::saved_state::{Origin, SavedDriver};
 use super::{DriverId, Input, Reread, Subject, Supervisor, Work, send};
 use crate::api::metrics::Account;
-use crate::config::Settings;
+use crate::config::{DriverSettings, Settings};
 use crate::csi::discover::{found_now, names_of};
 use crate::csi::monitor::Monitor;
 use crate::csi::query::DriverQuery;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
-use crate::disk::sweep::{Ours, sweep};
+use crate::disk::sweep::{Ours, linked_since_boot, sweep};
 use crate::disk::watch::Watcher;
 use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
 use crate::os::process::Process;
 use crate::os::rlimit::raise_open_files;
+
+/// What state.json has of the drivers.
+#[derive(Default)]
+struct Recalled {
+    /// The drivers of an earlier run that are still to be looked after.
+    saved: BTreeMap<String, SavedDriver>,
+    /// The names of all the drivers that it had.
+    names: BTreeSet<DriverName>,
+    /// The drivers that the configuration does not have any more.
+    lost: BTreeMap<String, SavedDriver>,
+    /// There is a state of this boot.
+    has_state: bool,
+}
 
 impl Supervisor {
     /// Takes up what an earlier run left, and starts to wait for every driver.
@@ -45,9 +60,19 @@ impl Supervisor {
         }
         // Each time the monitors get one step further: connected, greeted, asked.
         yield_now().await;
-        let (saved, names) = supervisor.recall();
+        let Recalled {
+            mut saved,
+            names,
+            lost,
+            has_state,
+        } = supervisor.recall();
+        let lost = supervisor.keep_lost(lost, &saved).await;
         yield_now().await;
-        supervisor.sweep(&saved, names, found);
+        saved.extend(
+            lost.iter()
+                .map(|(id, lost)| (id.clone(), lost.saved.clone())),
+        );
+        supervisor.sweep(&saved, names, found, has_state).await;
         yield_now().await;
         supervisor.each_start_socket(Watcher::follow);
         // Of two drivers with one name, the driver that has it keeps it.
@@ -60,7 +85,10 @@ impl Supervisor {
         ids.sort_by_key(is_new);
         for id in ids {
             let saved = saved.get(id);
-            let key = supervisor.add(id, saved.map(|saved| &saved.record));
+            let key = match lost.get(id) {
+                Some(lost) => supervisor.add_lost(id, lost),
+                None => supervisor.add(id, saved.map(|saved| &saved.record)),
+            };
             if let Some((runner, saved)) = supervisor.runners.get_mut(&key).zip(saved) {
                 runner.resume(saved);
             }
@@ -77,12 +105,21 @@ impl Supervisor {
     /// Starts to wait for a driver and to ask it. The watch comes first, so that no change between the
     /// two goes unseen.
     pub(super) fn monitor(&mut self, key: RunnerKey, generation: u64, id: &str) -> Monitor {
-        let settings = self.settings.driver(id);
+        let is_discovered = self.origin(id) == Origin::Discovery;
+        self.monitor_with(key, generation, &self.settings.driver(id), is_discovered)
+    }
+
+    pub(super) fn monitor_with(
+        &mut self,
+        key: RunnerKey,
+        generation: u64,
+        settings: &DriverSettings,
+        is_discovered: bool,
+    ) -> Monitor {
         self.watcher
             .follow(&settings.csi_socket, &Subject::Driver(key));
         let account = Account::new(self.metrics.operations.clone());
-        let is_discovered = self.origin(id) == Origin::Discovery;
-        let mut query = DriverQuery::new(&settings, is_discovered, &self.reach);
+        let mut query = DriverQuery::new(settings, is_discovered, &self.reach);
         query.observer = Box::new(move |name, call| account.count(name, call));
         let (sender, limiter) = (self.sender.clone(), self.limiter.clone());
         Monitor::start(query, limiter, settings.retry_max, move |report| {
@@ -98,11 +135,9 @@ impl Supervisor {
         }
     }
 
-    /// The drivers of an earlier run that are still to be looked after, and the names of all the
-    /// drivers that it had.
-    fn recall(&mut self) -> (BTreeMap<String, SavedDriver>, BTreeSet<DriverName>) {
+    fn recall(&mut self) -> Recalled {
         let Some(state) = self.state_file.load() else {
-            return Default::default();
+            return Recalled::default();
         };
         self.kubelets.called_in = state.called_in;
         let layout = &self.layout;
@@ -131,14 +166,11 @@ impl Supervisor {
             let by_hand = |(id, saved): (String, SavedDriver)| Some((id, saved.by_hand()?));
             saved = saved.into_iter().filter_map(by_hand).collect();
         }
-        let mut saved = self.rename_saved(saved);
-        saved.retain(|id, saved| {
-            let stays = self.looks_after(id, saved);
-            if !stays {
-                self.tell_removal_at_start(id, saved);
-            }
-            stays
-        });
+        let (saved, mut lost) = self.rename_saved(saved);
+        let is_kept = |(id, saved): &(String, SavedDriver)| self.looks_after(id, saved);
+        let (mut saved, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            saved.into_iter().partition(is_kept);
+        lost.extend(gone);
         // A kubelet in another pid namespace has no pid whose end could be seen: only the start of the
         // next kubelet tells of its end.
         if self.kubelets.started_since(&state.start_sockets) {
@@ -147,7 +179,12 @@ impl Supervisor {
                 registration.take_if(|registered| registered.kubelet.is_none());
             }
         }
-        (saved, names)
+        Recalled {
+            saved,
+            names,
+            lost,
+            has_state: true,
+        }
     }
 
     /// Starts with a driver.
@@ -157,10 +194,22 @@ impl Supervisor {
             let key = self.new_key();
             (key, self.monitor(key, 0, &id))
         });
+        let settings = (self.settings.driver(&id), self.origin(&id));
+        self.add_with(key, id, settings, monitor, record);
+        key
+    }
+
+    pub(super) fn add_with(
+        &mut self,
+        key: RunnerKey,
+        id: DriverId,
+        (settings, origin): (DriverSettings, Origin),
+        monitor: Monitor,
+        record: Option<&Record>,
+    ) {
         self.metrics.registering.expect(&id);
         let sender = self.sender.clone();
         let endpoint = Endpoint::new(move |call| send(&sender, Input::Endpoint(key, call)));
-        let (settings, origin) = (self.settings.driver(&id), self.origin(&id));
         let mut runner = Runner::new(id, settings, origin, monitor, endpoint);
         if let Some(record) = record {
             self.restore(&mut runner, record);
@@ -171,7 +220,6 @@ impl Supervisor {
             self.push(key, Event::DirectoryReplaced);
         }
         self.queue.push(key, Work::Tick);
-        key
     }
 
     /// Takes up a record as far as it still holds.
@@ -191,19 +239,30 @@ impl Supervisor {
         }
     }
 
-    /// Removes what is left of drivers of ours.
-    fn sweep(
+    /// Removes what is left of drivers of ours. Without a state of this boot, nothing but the volumes in use
+    /// tells that a kubelet holds a driver.
+    async fn sweep(
         &mut self,
         saved: &BTreeMap<String, SavedDriver>,
         mut names: BTreeSet<DriverName>,
         found: Vec<String>,
+        has_state: bool,
     ) {
         names.extend(names_of(&self.settings, found));
         let layout = &self.layout;
         let records = saved.values().map(|saved| &saved.record);
         let places =
             records.filter_map(|record| Some(layout.places(record.name.as_ref()?, record.alias)));
-        let kept = places.flatten().collect();
+        let mut kept: BTreeSet<PathBuf> = places.flatten().collect();
+        let unknown = match has_state {
+            true => Vec::new(),
+            false => linked_since_boot(layout, &names),
+        };
+        if !unknown.is_empty() {
+            let volumes = self.volumes.read().await;
+            let in_use = unknown.iter().filter(|name| volumes.of(name).holds());
+            kept.extend(in_use.flat_map(|name| layout.places(name, LinkAlias::default())));
+        }
         self.removals.add(sweep(layout, &Ours { names, kept }));
     }
 }

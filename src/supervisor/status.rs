@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::departure::Departure;
 use super::files::are_links_sockets;
 use super::inputs::UNSEEN_KUBELET;
 use super::runner::text;
@@ -151,7 +152,7 @@ impl Runner {
             id: self.id.to_string(),
             name: name.map(ToString::to_string),
             phase,
-            reason: driver.reason(),
+            reason: self.reason(),
             since,
             csi_socket: text(&self.settings.csi_socket),
             endpoint: text(&self.settings.endpoint),
@@ -177,6 +178,15 @@ impl Runner {
             registered_volume_limit: driver.registered_answer().map(|answer| answer.max_volumes),
             cause: self.cause().into(),
             disconnects: self.counts.disconnects,
+        }
+    }
+
+    /// The state machine's reason, and why a driver that should be gone stays.
+    fn reason(&self) -> String {
+        let reason = self.driver.reason();
+        match self.departure.as_ref().and_then(Departure::words) {
+            Some(departure) => format!("{reason}; {departure}"),
+            None => reason,
         }
     }
 

@@ -24,13 +24,12 @@ impl Supervisor {
     /// Says that a reload has taken a driver off the node, and which key did it. A driver that was not
     /// published loses nothing.
     pub(super) fn tell_removal(&self, old: &Settings, runner: &Runner, removal: &Removal<'_>) {
-        let (id, new) = (&runner.id, &self.settings);
+        let id = &runner.id;
         let (cause, what) = match removal {
-            Removal::Gone => {
-                let had_table = old.drivers.contains_key(&**id);
-                let cause = lost(&old.plugins_dir, had_table, new, id);
-                (cause, "taken off the node by the reload")
-            }
+            Removal::Gone => (
+                self.cause_of_loss(old, runner),
+                "taken off the node by the reload",
+            ),
             Removal::Moved(cause) => (
                 (*cause).to_owned(),
                 "taken off the node by the reload, and published again",
@@ -45,16 +44,27 @@ impl Supervisor {
 }
 
 impl Supervisor {
+    /// The key by which a reload has lost a driver.
+    pub(super) fn cause_of_loss(&self, old: &Settings, runner: &Runner) -> String {
+        let had_table = old.drivers.contains_key(&*runner.id);
+        lost(&old.plugins_dir, had_table, &self.settings, &runner.id)
+    }
+
+    /// The key by which a restart has lost a driver.
+    pub(super) fn cause_of_loss_at_start(&self, id: &str, saved: &SavedDriver) -> String {
+        let had_table = saved.origin == Some(Origin::Table);
+        let socket = saved.csi_socket.as_deref();
+        let plugins_dir = socket.map(|socket| directory::of(directory::of(socket)));
+        let plugins_dir = plugins_dir.unwrap_or(&self.settings.plugins_dir);
+        lost(plugins_dir, had_table, &self.settings, id)
+    }
+
     /// Says that the configuration no longer has a driver that an earlier run has published.
     pub(super) fn tell_removal_at_start(&self, id: &str, saved: &SavedDriver) {
         if saved.record.link.is_none() {
             return;
         }
-        let had_table = saved.origin == Some(Origin::Table);
-        let socket = saved.csi_socket.as_deref();
-        let plugins_dir = socket.map(|socket| directory::of(directory::of(socket)));
-        let plugins_dir = plugins_dir.unwrap_or(&self.settings.plugins_dir);
-        let cause = lost(plugins_dir, had_table, &self.settings, id);
+        let cause = self.cause_of_loss_at_start(id, saved);
         tracing::warn!(driver = %id, "{id}: taken off the node by the restart: {cause}");
     }
 }

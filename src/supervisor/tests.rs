@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bed::{Behaviour, FakeDriver};
+use bed::{Behaviour, FakeDriver, KubeletVolumes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{advance, sleep, timeout};
 
 use super::runner::Runner;
 use super::timers::Timer;
+use super::volume_looks::Asking;
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::directory::inode;
@@ -24,6 +26,7 @@ use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event, Record, Registration};
 use crate::kubelet::known::KnownKubelets;
+use crate::kubelet::volumes::NodeVolumes;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 use crate::supervisor::saved_state::{Origin, SavedDriver, SavedState};
@@ -131,6 +134,16 @@ impl Departed {
     }
 }
 
+/// Ends the turn, and the looks at the volumes that it gave rise to.
+async fn looked_at_volumes(supervisor: &mut Supervisor) {
+    supervisor.finish_turn();
+    while supervisor.volume_looks.is_looking() {
+        let input = supervisor.inputs.recv().await.unwrap();
+        supervisor.take_batch(input);
+        supervisor.finish_turn();
+    }
+}
+
 fn runner<'a>(supervisor: &'a Supervisor, id: &str) -> Option<&'a Runner> {
     supervisor.runners.get(&supervisor.key_of(id)?)
 }
@@ -195,10 +208,10 @@ async fn a_driver_stays_when_its_file_system_is_away() {
         fs::remove_file(&plugins).unwrap();
         symlink(target, &plugins).unwrap();
         supervisor.look_at_plugins();
-        supervisor.reload().unwrap();
+        supervisor.reload(&NodeVolumes::default()).unwrap();
         advance(Duration::from_secs(600)).await;
         supervisor.wake();
-        supervisor.finish_turn();
+        looked_at_volumes(&mut supervisor).await;
         runner(&supervisor, ID).is_some()
     };
     assert!(lead_to(elsewhere.path()).await, "taken off the node");
@@ -233,6 +246,76 @@ async fn a_link_that_may_hang_is_not_looked_at() {
     assert!(departure(&supervisor).is_some());
 }
 
+/// Volumes are looked at again every five minutes, and at no other time.
+#[tokio::test(start_paused = true)]
+async fn a_departed_driver_stays_while_its_volumes_are_in_use_and_goes_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let volumes = KubeletVolumes::below(dir.path().join("kubelet"));
+    let volume = volumes.pod("pod-1", "pvc-1", ID, "handle-1");
+    let Departed {
+        mut supervisor,
+        link,
+        socket,
+    } = Departed::below(dir.path()).await;
+    supervisor.finish_turn();
+    for _ in 0..3 {
+        advance(Duration::from_secs(300)).await;
+        supervisor.wake();
+        assert!(supervisor.volume_looks.is_looking());
+        looked_at_volumes(&mut supervisor).await;
+        assert!(link.is_symlink() && socket.exists());
+        let reason = &runner(&supervisor, ID).unwrap().published.reason;
+        assert!(
+            reason.contains("1 volume is in use by pod pod-1"),
+            "{reason}"
+        );
+        // The slow look at plugins_dir asks for nothing.
+        advance(Duration::from_secs(100)).await;
+        supervisor.look_at_plugins();
+        supervisor.wake();
+        supervisor.finish_turn();
+        assert!(!supervisor.volume_looks.is_looking());
+        assert!(supervisor.timers.next().unwrap() > supervisor.now());
+    }
+    volume.remove();
+    advance(Duration::from_secs(300)).await;
+    supervisor.wake();
+    looked_at_volumes(&mut supervisor).await;
+    assert!(runner(&supervisor, ID).is_none());
+    assert!(!link.is_symlink() && !socket.exists());
+}
+
+/// A request that comes while a look goes on waits for the next look: a volume may have been mounted since.
+#[tokio::test(start_paused = true)]
+async fn a_command_waits_for_a_look_that_begins_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    supervisor.finish_turn();
+    let withdraw = |supervisor: &mut Supervisor| {
+        let (reply, outcome) = oneshot::channel();
+        let asking = Asking::Withdrawal {
+            driver: ID.to_owned(),
+            force: false,
+            reply,
+        };
+        supervisor.look_at_volumes(asking);
+        outcome
+    };
+    let first = withdraw(&mut supervisor);
+    let second = withdraw(&mut supervisor);
+    let used = KubeletVolumes::below(dir.path().join("kubelet"));
+    used.pod("pod-1", "pvc-1", ID, "handle-1");
+    let seen_before = Arc::new(NodeVolumes::default());
+    supervisor.volumes_seen(&seen_before);
+    supervisor.finish_turn();
+    assert_eq!(first.await.unwrap(), Ok(()));
+    let key = supervisor.key_of(ID).unwrap();
+    supervisor.step(key, Event::Publish);
+    looked_at_volumes(&mut supervisor).await;
+    let refusal = second.await.unwrap().unwrap_err();
+    assert!(refusal.contains("1 volume is in use"), "{refusal}");
+}
+
 /// A reload that says how long a driver is waited for counts from the moment when it went.
 #[tokio::test(start_paused = true)]
 async fn what_a_reload_says_of_a_departed_driver_counts_from_its_departure() {
@@ -241,7 +324,7 @@ async fn what_a_reload_says_of_a_departed_driver_counts_from_its_departure() {
     let mut reload_after = async |more: &str, seconds| {
         fs::write(dir.path().join("reread.toml"), format!("{DISCOVERY}{more}")).unwrap();
         advance(Duration::from_secs(seconds)).await;
-        supervisor.reload().unwrap();
+        supervisor.reload(&NodeVolumes::default()).unwrap();
         supervisor.finish_turn();
         let is_known = runner(&supervisor, ID).is_some();
         (is_known, departure(&supervisor))
@@ -265,7 +348,7 @@ async fn a_driver_that_is_withdrawn_by_hand_meanwhile_is_not_waited_for() {
     supervisor.finish_turn();
     assert!(departure(&supervisor).is_some());
     let key = supervisor.key_of(ID).unwrap();
-    supervisor.step(key, Event::Withdraw);
+    supervisor.step(key, Event::WithdrawInUse);
     supervisor.finish_turn();
     assert_eq!(departure(&supervisor), None);
     advance(Duration::from_secs(600)).await;
@@ -306,7 +389,7 @@ async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_on
     })
     .await
     .unwrap();
-    supervisor.reload().unwrap();
+    supervisor.reload(&NodeVolumes::default()).unwrap();
     let stale = supervisor.inputs.try_recv().unwrap();
     supervisor.take_batch(stale);
     supervisor.finish_turn();
@@ -340,7 +423,7 @@ async fn a_call_counts_for_the_driver_that_it_was_about_and_for_no_other_with_it
     };
 
     let mut answered = refuse(&supervisor, ID);
-    supervisor.reload().unwrap();
+    supervisor.reload(&NodeVolumes::default()).unwrap();
     let told = supervisor.inputs.recv().await.unwrap();
     supervisor.take_batch(told);
     assert_eq!(rejections(&supervisor, "b.test"), 1, "lost with the old id");

@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, VecDeque};
 use tokio::time::Instant;
 
 use super::files::Disk;
+use super::volume_looks::Asking;
 use super::{POLL, RunnerKey, Subject, Supervisor, Timer};
 use crate::disk::name::DriverName;
-use crate::driver::{Calling, Event, step};
+use crate::driver::{Afterwards, Calling, Event, step};
 use crate::os::clock::Moment;
 
 /// Work on one driver.
@@ -129,7 +130,8 @@ impl Supervisor {
             queue: &mut self.queue,
             sender: &self.sender,
         };
-        if step(&mut runner.driver, event, now, &mut disk) {
+        let Afterwards { save, ask_volumes } = step(&mut runner.driver, event, now, &mut disk);
+        if save {
             self.state_file.changed();
         }
         let driver = &runner.driver;
@@ -143,6 +145,9 @@ impl Supervisor {
             self.queue.push(key, Work::NameFree(name.clone()));
         }
         self.queue.mark(key);
+        if ask_volumes {
+            self.look_at_volumes(Asking::Driver(key));
+        }
     }
 
     /// Brings the tasks around a driver, and the snapshot, up to date with its state.

@@ -13,6 +13,8 @@ pub(crate) mod message_id {
     pub(crate) const LINK_REPAIRED: &str = "20eb13f4937641f981a31c69d5cd2801";
     /// Another process, or a foreign file, occupies the path of our link or socket.
     pub(crate) const CONFLICT: &str = "9a83c93d2e954a23b04e904e24d4c9a1";
+    /// A driver would have been taken off the node, and stays, because its volumes are in use.
+    pub(crate) const KEPT_IN_USE: &str = "6da041effa6b4f05b3cabd7e3fe06f99";
     /// The daemon refused a changed configuration and keeps the old configuration.
     pub(crate) const CONFIG_REFUSED: &str = "6bb07a7fdc974c20a1e1e44f2639854d";
 }
@@ -36,6 +38,7 @@ mod tests {
             message_id::DRIVER_LOST,
             message_id::LINK_REPAIRED,
             message_id::CONFLICT,
+            message_id::KEPT_IN_USE,
             message_id::CONFIG_REFUSED,
         ]);
         assert_eq!(explained, ours);

@@ -10,7 +10,7 @@ import check
 from container import Container
 from node import Node
 
-# In this order: the package is installed first and removed last.
+# In this order: the package is installed first and removed last; "volumes" installs it once more.
 SUBJECTS = (
     "lifecycle",
     "reloading",
@@ -23,6 +23,7 @@ SUBJECTS = (
     "quadlets",
     "rollout",
     "packages",
+    "volumes",
 )
 # Bookworm's Ansible does not know the Python of later suites, so their root file systems have no sshd.
 # Bookworm's podman has no quadlets.

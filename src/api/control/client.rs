@@ -75,16 +75,19 @@ impl Client {
     }
 
     pub(crate) async fn status(&mut self) -> Result<Status, ClientError> {
-        answer(
-            &self.path,
-            self.control.get_status(StatusRequest::default()),
-        )
-        .await
+        let status = self.control.get_status(StatusRequest { volumes: false });
+        answer(&self.path, status).await
+    }
+
+    /// The status with the volumes in use, for which the daemon reads the kubelet's files.
+    pub(crate) async fn status_with_volumes(&mut self) -> Result<Status, ClientError> {
+        let status = self.control.get_status(StatusRequest { volumes: true });
+        answer(&self.path, status).await
     }
 
     /// The status now and at each change.
-    pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
-        let statuses = self.control.watch_status(StatusRequest::default());
+    pub(crate) async fn watch(&mut self, request: StatusRequest) -> Result<Statuses, ClientError> {
+        let statuses = self.control.watch_status(request);
         answer(&self.path, statuses).await.map(Statuses)
     }
 
@@ -95,12 +98,12 @@ impl Client {
     ) -> Result<(), ClientError> {
         let request = DriverRequest {
             driver: driver.to_owned(),
-            force: false,
+            force: matches!(hand, ManualAction::Withdraw { force: true }),
         };
         let control = &mut self.control;
         let done = match hand {
             ManualAction::Reannounce => answer(&self.path, control.reannounce(request)).await,
-            ManualAction::Withdraw => answer(&self.path, control.withdraw(request)).await,
+            ManualAction::Withdraw { .. } => answer(&self.path, control.withdraw(request)).await,
             ManualAction::Publish => answer(&self.path, control.publish(request)).await,
         };
         done.map(drop)

@@ -74,7 +74,7 @@ fn link_and_registration_pass_to_the_sibling_and_the_endpoint_is_announced_once(
 #[test]
 fn a_withdrawn_driver_takes_nothing_over() {
     let mut heir = sibling();
-    heir.driver.apply(Event::Withdraw, NOW);
+    heir.driver.apply(Event::WithdrawInUse, NOW);
     assert!(!heir.driver.can_take_over());
     assert!(!silent(sibling().driver).can_take_over());
 }

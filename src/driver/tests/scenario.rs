@@ -7,11 +7,12 @@ use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::{Actions, AdvertisedInfo, Driver, Event, Files, Put, Removal, step};
+use crate::driver::{Actions, AdvertisedInfo, Calling, Driver, Event, Files, Put, Removal, step};
+use crate::kubelet::volumes::VolumeUse;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
-pub(super) const KUBELET: Process = Process {
+pub(in crate::driver) const KUBELET: Process = Process {
     pid: 7,
     started: 70,
 };
@@ -19,7 +20,7 @@ pub(super) const STRANGER: Process = Process {
     pid: 8,
     started: 80,
 };
-pub(super) const NOW: Moment = Moment(1_000_000);
+pub(in crate::driver) const NOW: Moment = Moment(1_000_000);
 
 pub(in crate::driver) fn advertised() -> AdvertisedInfo {
     AdvertisedInfo {
@@ -28,7 +29,7 @@ pub(in crate::driver) fn advertised() -> AdvertisedInfo {
     }
 }
 
-pub(super) fn name(name: &str) -> DriverName {
+pub(in crate::driver) fn name(name: &str) -> DriverName {
     DriverName::parse(name).unwrap()
 }
 
@@ -42,8 +43,24 @@ pub(in crate::driver) fn answer() -> Answer {
     }
 }
 
+/// Two volumes of one pod.
+pub(in crate::driver) fn in_use() -> VolumeUse {
+    VolumeUse::InUse {
+        volumes: 2,
+        pods: vec!["p".to_owned()],
+    }
+}
+
+/// A moment passes, and a kubelet is there.
+pub(in crate::driver) fn ticked() -> Event {
+    Event::Ticked {
+        kubelet_there: true,
+        calling: Calling::Nobody,
+    }
+}
+
 /// A kubelet's yes, through whatever link there is.
-pub(super) fn registered() -> Event {
+pub(in crate::driver) fn registered() -> Event {
     Event::KubeletRegistered {
         kubelet: Some(KUBELET),
         through: None,
@@ -52,29 +69,40 @@ pub(super) fn registered() -> Event {
 }
 
 /// A driver on a disk where everything succeeds: sockets and links get new numbers.
-pub(super) struct Tried {
-    pub(super) driver: Driver,
-    pub(super) done: Done,
+pub(in crate::driver) struct Tried {
+    pub(in crate::driver) driver: Driver,
+    pub(in crate::driver) done: Done,
+    /// What each look at the volumes finds, and how many looks there were.
+    pub(in crate::driver) volumes: VolumeUse,
+    pub(in crate::driver) looks: usize,
 }
 
 /// What was done on that disk.
-pub(super) struct Done {
+pub(in crate::driver) struct Done {
     /// One letter each: serve, publish, announce, delete the link, x for the socket.
-    pub(super) letters: String,
+    pub(in crate::driver) letters: String,
     next: u64,
 }
 
 impl Tried {
-    pub(super) fn new(driver: Driver) -> Tried {
+    pub(in crate::driver) fn new(driver: Driver) -> Tried {
         let done = Done {
             letters: String::new(),
             next: 100,
         };
-        Tried { driver, done }
+        Tried {
+            driver,
+            done,
+            volumes: VolumeUse::Free,
+            looks: 0,
+        }
     }
 
-    pub(super) fn apply(&mut self, event: Event, now: Moment) {
-        step(&mut self.driver, event, now, &mut self.done);
+    pub(in crate::driver) fn apply(&mut self, event: Event, now: Moment) {
+        if step(&mut self.driver, event, now, &mut self.done).ask_volumes {
+            self.looks += 1;
+            self.apply(Event::VolumesSeen(self.volumes.clone()), now);
+        }
     }
 }
 
@@ -95,7 +123,7 @@ impl Files for Done {
 }
 
 /// A driver in this phase, reached by the shortest way.
-pub(super) fn in_phase(phase: Phase) -> Driver {
+pub(in crate::driver) fn in_phase(phase: Phase) -> Driver {
     let mut tried = Tried::new(Driver::new(None, advertised()));
     let way = match phase {
         Phase::WaitingForDriver => vec![Event::DriverSilent("gone".to_owned())],
@@ -107,7 +135,7 @@ pub(super) fn in_phase(phase: Phase) -> Driver {
                 Event::KubeletRejected(Some(KUBELET), "no".to_owned()),
             ]
         }
-        Phase::Withdrawn => vec![Event::DriverAnswered(answer()), Event::Withdraw],
+        Phase::Withdrawn => vec![Event::DriverAnswered(answer()), Event::WithdrawInUse],
         Phase::Conflict => return in_conflict(),
     };
     for event in way {

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::scenario::{KUBELET, NOW, STRANGER, Tried, answer, in_phase, name, registered};
+use super::scenario::{
+    KUBELET, NOW, STRANGER, Tried, answer, in_phase, in_use, name, registered, ticked,
+};
 use crate::disk::identity::Identity;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase::{self, *};
-use crate::driver::{Calling, Driver, Event, Seen};
+use crate::driver::{Driver, Event, Seen};
+use crate::kubelet::volumes::VolumeUse;
 
 /// Names of what a table's row applies.
 pub(super) fn events(row: &str, driver: &Driver) -> Event {
@@ -38,10 +41,12 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
             topology: [("zone".to_owned(), "y".to_owned())].into(),
             ..answer()
         }),
-        "answers under another name" => Event::DriverAnswered(Answer {
-            name: name("c.d"),
-            ..answer()
-        }),
+        "answers under another name" | "answers under another name, in use" => {
+            Event::DriverAnswered(Answer {
+                name: name("c.d"),
+                ..answer()
+            })
+        }
         "goes silent" => Event::DriverSilent("gone".to_owned()),
         "is refused" => Event::DriverRefused("open".to_owned()),
         "is taken" => Event::DriverTaken("another's".to_owned()),
@@ -61,7 +66,9 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
         "a stranger ends" => Event::KubeletEnded(STRANGER),
         "kubelet starts" => Event::KubeletStarted,
         "directory is replaced" => Event::DirectoryReplaced,
-        "withdraw" => Event::Withdraw,
+        "withdraw" => Event::Withdraw(VolumeUse::Free),
+        "withdraw, in use" => Event::Withdraw(in_use()),
+        "withdraw by force, in use" => Event::WithdrawInUse,
         "publish" => Event::Publish,
         "reannounce" => Event::Reannounce("by hand"),
         other => panic!("no such event: {other}"),
@@ -81,7 +88,7 @@ const COLUMNS: [Phase; 6] = [
 /// Each cell: the phase that follows and the effects. A cell that says nothing but its own phase
 /// is an event that means nothing there.
 #[rustfmt::skip]
-const TABLE: [(&str, [(Phase, &str); 6]); 25] = [
+const TABLE: [(&str, [(Phase, &str); 6]); 28] = [
     ("answers as before",                   [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers with another node id",        [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("comes back with another limit",       [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
@@ -89,6 +96,7 @@ const TABLE: [(&str, [(Phase, &str); 6]); 25] = [
     ("runs on with another node id",        [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (WaitingForKubelet, "a"), (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers with another topology value", [(WaitingForKubelet, "sp"), (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
     ("answers under another name",          [(WaitingForKubelet, "sp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "xsp"), (Withdrawn, "xs")]),
+    ("answers under another name, in use",  [(WaitingForKubelet, "sp"), (WaitingForKubelet, "dxsp"), (Registered, ""),         (WaitingForKubelet, "dxsp"), (WaitingForKubelet, "xsp"), (Withdrawn, "xs")]),
     ("goes silent",                         [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (Registered, ""),         (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
     ("is refused",                          [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (Registered, ""),         (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
     ("is taken",                            [(WaitingForDriver, ""),    (WaitingForDriver, "d"),    (WaitingForDriver, "d"),  (WaitingForDriver, "d"),   (WaitingForDriver, ""),  (Withdrawn, "")]),
@@ -105,6 +113,8 @@ const TABLE: [(&str, [(Phase, &str); 6]); 25] = [
     ("kubelet starts",                      [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (WaitingForKubelet, ""),   (Conflict, ""),          (Withdrawn, "")]),
     ("directory is replaced",               [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (WaitingForKubelet, ""),   (Conflict, ""),          (Withdrawn, "")]),
     ("withdraw",                            [(Withdrawn, ""),           (Withdrawn, "d"),           (Withdrawn, "d"),         (Withdrawn, "d"),          (Withdrawn, ""),         (Withdrawn, "")]),
+    ("withdraw, in use",                    [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (Withdrawn, "")]),
+    ("withdraw by force, in use",           [(Withdrawn, ""),           (Withdrawn, "d"),           (Withdrawn, "d"),         (Withdrawn, "d"),          (Withdrawn, ""),         (Withdrawn, "")]),
     ("publish",                             [(WaitingForDriver, ""),    (WaitingForKubelet, ""),    (Registered, ""),         (Rejected, ""),            (Conflict, ""),          (WaitingForKubelet, "p")]),
     ("reannounce",                          [(WaitingForDriver, ""),    (WaitingForKubelet, "a"),   (WaitingForKubelet, "a"), (WaitingForKubelet, "a"),  (Conflict, ""),          (Withdrawn, "")]),
 ];
@@ -115,6 +125,9 @@ fn every_phase_with_every_event_leads_where_the_table_says() {
     for (row, cells) in TABLE {
         for (phase, (next, effects)) in COLUMNS.into_iter().zip(cells) {
             let mut tried = Tried::new(in_phase(phase));
+            if row.ends_with("in use") {
+                tried.volumes = in_use();
+            }
             let event = events(row, &tried.driver);
             tried.apply(event, NOW);
             // What an event leaves to be done later is done by the next tick, two seconds on at
@@ -125,13 +138,7 @@ fn every_phase_with_every_event_leads_where_the_table_says() {
                     .deadline()
                     .filter(|at| *at <= NOW + Duration::from_secs(2))
                 {
-                    tried.apply(
-                        Event::Ticked {
-                            kubelet_there: true,
-                            calling: Calling::Nobody,
-                        },
-                        at.max(NOW),
-                    );
+                    tried.apply(ticked(), at.max(NOW));
                 }
             }
             let found = (tried.driver.phase(), tried.done.letters.clone());

@@ -1,217 +1,303 @@
 //! One look at the kubelet's files.
 //!
-//! Directories are opened step by step, so that no link leads out of the kubelet's tree, and a directory
-//! on which a file system is mounted that may hang is not opened at all.
+//! Directories are opened step by step, so that no link leads out of the kubelet's tree and no mount
+//! hides a part of it unseen. Mount points beside the files are never touched: neither listed nor opened,
+//! nor is their state read.
 
-use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+mod directory;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
-use serde::Deserialize;
-
-use super::NodeVolumes;
-use crate::disk::directory::if_found;
+use self::directory::{Directory, unreadable};
+use super::vol_data::{self, VOL_DATA, VolData, VolDataError};
+use super::{DriverVolumes, NodeVolumes};
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::os::text::printable;
 
-/// The file of a volume.
-const VOL_DATA: &str = "vol_data.json";
-/// Below the directory of a pod.
+/// Below the directory of a pod: its volumes with a file system.
 const POD_VOLUMES: [&str; 2] = ["volumes", "kubernetes.io~csi"];
+/// Below the directory of a pod: an entry with the name of each block volume.
+const POD_DEVICES: [&str; 2] = ["volumeDevices", "kubernetes.io~csi"];
 /// The staged volumes, below the root directory.
 const STAGED: &str = "plugins/kubernetes.io/csi";
-/// The block volumes have their files one directory further down.
+/// Of the staged volumes, those of a kubelet before 1.24. A later kubelet has a directory for each driver.
+const OF_NO_DRIVER: &str = "pv";
+/// Of the staged volumes, the block volumes. Their files are one directory further down.
 const BLOCK: &str = "volumeDevices";
+/// The pauses before further looks at a file that is empty or cut off: the kubelet writes it in place. All
+/// files of a look share them, so that a file that stays empty costs no more than this.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(5),
+    Duration::from_millis(15),
+    Duration::from_millis(40),
+    Duration::from_millis(90),
+];
 
-/// Some 250 pods have a thousand files. A node with more than this is not a node.
-const MOST_FILES: usize = 20_000;
-/// The kubelet writes some 300 bytes.
-const LARGEST: u64 = 64 * 1024;
-/// A look that takes longer is given up between two files.
-const LONGEST: Duration = Duration::from_secs(10);
-
-/// What the kubelet writes, as far as it is needed.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VolData {
-    driver_name: String,
-    volume_handle: String,
+/// How much a look may read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) files: usize,
+    /// Names in all directories.
+    pub(super) names: usize,
+    /// Of all files.
+    pub(super) bytes: usize,
+    /// The look is given up between two steps.
+    pub(super) time: Duration,
 }
 
-/// A directory of the kubelet, open.
-struct Directory {
-    fd: OwnedFd,
-    path: PathBuf,
+/// A thousand files are the volumes of 250 pods. No node has as many as this.
+const NODE: Limits = Limits {
+    files: 20_000,
+    names: 200_000,
+    bytes: 16 << 20,
+    time: Duration::from_secs(10),
+};
+
+/// Why a part of the look failed.
+#[derive(Debug)]
+enum Fault {
+    /// A file or a directory. The others may tell more.
+    Unreadable(String),
+    /// A limit is reached.
+    GivenUp(String),
 }
 
-/// The look while it goes on.
-pub(super) struct Reading {
-    volumes: NodeVolumes,
-    /// Mount points below the root directory that may hang.
-    mounts: HashSet<PathBuf>,
-    until: Instant,
+/// The volumes of one driver as they are found.
+#[derive(Debug, Default)]
+struct Found {
+    handles: BTreeSet<String>,
+    pods: BTreeSet<String>,
+    unknown: Option<String>,
+}
+
+/// A look while it goes on.
+pub(super) struct Reading<'a> {
+    reach: &'a Reach,
+    limits: Limits,
+    begun: Instant,
+    found: BTreeMap<DriverName, Found>,
+    /// The pods that use a block volume, by the name of its persistent volume.
+    devices: BTreeMap<OsString, BTreeSet<String>>,
     files: usize,
+    names: usize,
+    bytes: usize,
+    /// Those that are left.
+    pauses: &'static [Duration],
 }
 
-impl Reading {
-    /// Reads every file of a volume below `root`, the kubelet's root directory.
-    pub(super) fn of(root: &Path, reach: &Reach) -> NodeVolumes {
-        // Mount points have no links in their paths.
-        let root = match if_found(root.canonicalize()) {
-            Ok(Some(root)) => root,
-            Ok(None) => return NodeVolumes::default(),
-            Err(error) => return NodeVolumes::not_known(unreadable(root, &error)),
-        };
-        let mut reading = Reading {
-            volumes: NodeVolumes::default(),
-            mounts: reach.mounts_below(&root),
-            until: Instant::now() + LONGEST,
+impl Reading<'_> {
+    fn new(reach: &Reach, limits: Limits) -> Reading<'_> {
+        Reading {
+            reach,
+            limits,
+            begun: Instant::now(),
+            found: BTreeMap::new(),
+            devices: BTreeMap::new(),
             files: 0,
-        };
-        if let Err(why) = reading.read(&root) {
-            reading.volumes.unknown = Some(why);
+            names: 0,
+            bytes: 0,
+            pauses: &PAUSES,
         }
-        reading.volumes
     }
 
-    fn read(&mut self, root: &Path) -> Result<(), String> {
-        let Some(pods) = self.open_path(&root.join("pods"))? else {
-            return Ok(());
+    /// Reads every file of a volume below `root`, the kubelet's root directory.
+    pub(super) fn of(root: &Path, reach: &Reach) -> NodeVolumes {
+        Reading::within(root, reach, NODE)
+    }
+
+    fn within(root: &Path, reach: &Reach, limits: Limits) -> NodeVolumes {
+        let mut reading = Reading::new(reach, limits);
+        let unknown = match reading.read(root) {
+            Ok(()) => None,
+            Err(Fault::Unreadable(why) | Fault::GivenUp(why)) => Some(why),
         };
-        for pod in subdirectories(&pods)? {
-            self.read_pod(&pods, &pod)?;
+        let drivers = reading.found.into_iter();
+        NodeVolumes {
+            drivers: drivers.map(|(name, found)| (name, found.into())).collect(),
+            unknown,
         }
-        let Some(staged) = self.open_path(&root.join(STAGED))? else {
+    }
+
+    fn read(&mut self, root: &Path) -> Result<(), Fault> {
+        // A registrar in a pod that has only plugins_registry, in place of node-driver-registrar.
+        let Some(pods) = self.enter(&root.join("pods"))? else {
             return Ok(());
         };
-        for group in subdirectories(&staged)? {
-            let Some(directory) = self.open(&staged, &group)? else {
+        for pod in self.list(&pods)? {
+            if let Some(directory) = self.open(&pods, &pod)? {
+                self.read_pod(&directory, &printable(&pod.to_string_lossy()))?;
+            }
+        }
+        let Some(staged) = self.enter(&root.join(STAGED))? else {
+            return Ok(());
+        };
+        for group in self.list(&staged)? {
+            // The directory's name tells the driver where its files do not.
+            let driver = match group.to_str() {
+                None | Some(OF_NO_DRIVER | BLOCK) => None,
+                Some(name) => DriverName::parse(name).ok(),
+            };
+            match (self.read_staged(&staged, &group), driver) {
+                (Err(Fault::Unreadable(why)), Some(driver)) => self.not_known(driver, why),
+                (read, _) => read?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_pod(&mut self, pod: &Directory, id: &str) -> Result<(), Fault> {
+        if let Some(volumes) = self.descend(pod, POD_VOLUMES)? {
+            for volume in self.list(&volumes)? {
+                if let Some(volume) = self.open(&volumes, &volume)? {
+                    self.read_file(&volume, &BTreeSet::from([id.to_owned()]))?;
+                }
+            }
+        }
+        // The entries lead to devices: only their names are read.
+        if let Some(devices) = self.descend(pod, POD_DEVICES)? {
+            for volume in self.list(&devices)? {
+                let pods = self.devices.entry(volume).or_default();
+                pods.insert(id.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_staged(&mut self, staged: &Directory, group: &OsStr) -> Result<(), Fault> {
+        let Some(directory) = self.open(staged, group)? else {
+            return Ok(());
+        };
+        for name in self.list(&directory)? {
+            let Some(volume) = self.open(&directory, &name)? else {
                 continue;
             };
-            let is_block = group == BLOCK;
-            for volume in subdirectories(&directory)? {
-                let Some(volume) = self.open(&directory, &volume)? else {
-                    continue;
-                };
-                let data = match is_block {
-                    true => self.open(&volume, OsStr::new("data"))?,
-                    false => Some(volume),
-                };
-                if let Some(data) = data {
-                    self.read_file(&data, None)?;
+            if group != BLOCK {
+                self.read_file(&volume, &BTreeSet::new())?;
+            } else if let Some(data) = self.open(&volume, OsStr::new("data"))? {
+                let pods = self.devices.get(&name).cloned().unwrap_or_default();
+                self.read_file(&data, &pods)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens directories below each other; none if one of them does not exist.
+    fn descend<const N: usize>(
+        &self,
+        above: &Directory,
+        names: [&str; N],
+    ) -> Result<Option<Directory>, Fault> {
+        let mut reached: Option<Directory> = None;
+        for name in names {
+            let above = reached.as_ref().unwrap_or(above);
+            let Some(below) = self.open(above, OsStr::new(name))? else {
+                return Ok(None);
+            };
+            reached = Some(below);
+        }
+        Ok(reached)
+    }
+
+    fn enter(&self, path: &Path) -> Result<Option<Directory>, Fault> {
+        Directory::enter(path, self.reach).map_err(Fault::Unreadable)
+    }
+
+    fn open(&self, above: &Directory, name: &OsStr) -> Result<Option<Directory>, Fault> {
+        self.check_time()?;
+        above.open(name).map_err(Fault::Unreadable)
+    }
+
+    fn list(&mut self, directory: &Directory) -> Result<Vec<OsString>, Fault> {
+        let most = self.limits.names;
+        let listed = directory.names(most - self.names);
+        let Some(names) = listed.map_err(Fault::Unreadable)? else {
+            return Err(Fault::GivenUp(format!(
+                "the kubelet's directories have more than {most} names"
+            )));
+        };
+        self.names += names.len();
+        Ok(names)
+    }
+
+    fn read_file(&mut self, directory: &Directory, pods: &BTreeSet<String>) -> Result<(), Fault> {
+        self.files += 1;
+        let Limits { files, bytes, .. } = self.limits;
+        let data = self.vol_data(directory);
+        if self.files > files {
+            let why = format!("the node has more than {files} files of volumes");
+            return Err(Fault::GivenUp(why));
+        }
+        if self.bytes > bytes {
+            let why = format!("the files of the volumes have more than {bytes} bytes");
+            return Err(Fault::GivenUp(why));
+        }
+        match data {
+            Ok(Some(data)) => {
+                let found = self.found.entry(data.driver).or_default();
+                found.handles.insert(data.handle);
+                found.pods.extend(pods.iter().cloned());
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let why = unreadable(&directory.path().join(VOL_DATA), &error);
+                match error.driver() {
+                    Some(driver) => self.not_known(driver.clone(), why),
+                    None => return Err(Fault::Unreadable(why)),
                 }
             }
         }
         Ok(())
     }
 
-    fn read_pod(&mut self, pods: &Directory, pod: &OsStr) -> Result<(), String> {
-        let Some(mut directory) = self.open(pods, pod)? else {
-            return Ok(());
-        };
-        for name in POD_VOLUMES {
-            let Some(below) = self.open(&directory, OsStr::new(name))? else {
-                return Ok(());
+    /// The file of a volume; none if it does not exist: the kubelet has not written it yet, or has just
+    /// removed it.
+    fn vol_data(&mut self, directory: &Directory) -> Result<Option<VolData>, VolDataError> {
+        loop {
+            let Some(file) = directory.open_file(VOL_DATA)? else {
+                return Ok(None);
             };
-            directory = below;
-        }
-        let pod = printable(&pod.to_string_lossy());
-        for volume in subdirectories(&directory)? {
-            if let Some(volume) = self.open(&directory, &volume)? {
-                self.read_file(&volume, Some(&pod))?;
+            let text = vol_data::text(file)?;
+            self.bytes += text.len();
+            match (VolData::parse(&text), self.pauses) {
+                (Err(VolDataError::Cut), [pause, later @ ..]) => {
+                    thread::sleep(*pause);
+                    self.pauses = later;
+                }
+                (parsed, _) => return parsed.map(Some),
             }
         }
-        Ok(())
     }
 
-    /// Opens a directory of the kubelet's own, to which a link may lead.
-    fn open_path(&self, path: &Path) -> Result<Option<Directory>, String> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
-        let fd = if_found(opened).map_err(|error| unreadable(path, &error))?;
-        let path = path.to_owned();
-        Ok(fd.map(|fd| Directory { fd, path }))
+    fn check_time(&self) -> Result<(), Fault> {
+        let longest = self.limits.time;
+        match self.begun.elapsed() > longest {
+            true => Err(Fault::GivenUp(format!(
+                "the kubelet's files were not read within {longest:?}"
+            ))),
+            false => Ok(()),
+        }
     }
 
-    /// Opens a directory in another; none if it was removed meanwhile.
-    fn open(&self, directory: &Directory, name: &OsStr) -> Result<Option<Directory>, String> {
-        let path = directory.path.join(name);
-        if self.mounts.contains(&path) {
-            return Err(format!(
-                "{} is on a file system that may not answer",
-                path.display()
-            ));
-        }
-        if Instant::now() > self.until {
-            return Err(format!("the files were not read within {LONGEST:?}"));
-        }
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = openat(&directory.fd, name, flags, Mode::empty()).map_err(io::Error::from);
-        let fd = if_found(opened).map_err(|error| unreadable(&path, &error))?;
-        Ok(fd.map(|fd| Directory { fd, path }))
-    }
-
-    fn read_file(&mut self, directory: &Directory, pod: Option<&str>) -> Result<(), String> {
-        self.files += 1;
-        if self.files > MOST_FILES {
-            return Err(format!("the node has more than {MOST_FILES} volumes"));
-        }
-        let path = directory.path.join(VOL_DATA);
-        let data = vol_data(&directory.fd).map_err(|error| unreadable(&path, &error))?;
-        let Some(data) = data else { return Ok(()) };
-        // The volume of a driver whose name breaks the rules is none of ours.
-        let Ok(name) = DriverName::parse(&data.driver_name) else {
-            return Ok(());
-        };
-        let driver = self.volumes.drivers.entry(name).or_default();
-        driver.handles.insert(data.volume_handle);
-        driver.pods.extend(pod.map(str::to_owned));
-        Ok(())
+    /// The volumes of this driver are not all known.
+    fn not_known(&mut self, driver: DriverName, why: String) {
+        self.found.entry(driver).or_default().unknown = Some(why);
     }
 }
 
-/// The names of the subdirectories.
-fn subdirectories(directory: &Directory) -> Result<BTreeSet<std::ffi::OsString>, String> {
-    let failed = |error: rustix::io::Errno| unreadable(&directory.path, &error.into());
-    let mut names = BTreeSet::new();
-    for entry in Dir::read_from(&directory.fd).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_bytes();
-        let is_kept = !matches!(name, b"." | b"..") && entry.file_type() != FileType::RegularFile;
-        if is_kept {
-            names.insert(OsStr::from_bytes(name).to_owned());
+impl From<Found> for DriverVolumes {
+    fn from(found: Found) -> DriverVolumes {
+        DriverVolumes {
+            volumes: found.handles.len(),
+            pods: found.pods.into_iter().collect(),
+            unknown: found.unknown,
         }
     }
-    Ok(names)
 }
 
-/// The file of a volume; none if it was removed meanwhile.
-fn vol_data(directory: &OwnedFd) -> io::Result<Option<VolData>> {
-    // Does not follow a link, and does not wait for a pipe without a writer.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = openat(directory, VOL_DATA, flags, Mode::empty()).map_err(io::Error::from);
-    let Some(file) = if_found(opened)?.map(File::from) else {
-        return Ok(None);
-    };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut text = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LARGEST {
-        return Err(io::Error::other("it is too large"));
-    }
-    Ok(Some(serde_json::from_slice(&text)?))
-}
-
-fn unreadable(path: &Path, error: &io::Error) -> String {
-    let path = path.to_string_lossy();
-    printable(&format!("cannot read {path}: {error}"))
-}
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@
 //! - [`flood()`]: many connections that a client holds and does not use
 //! - [`Footprint`]: memory, files, threads and wake-ups of a process
 //! - [`Dice`]: random numbers that a seed repeats
+//! - [`KubeletVolumes`]: a kubelet's files about the volumes that it has set up
 //! - [`Sentinels`]: foreign files that the registrar must not touch
 //! - [`script`]: a program that the test writes or copies
 //! - [`skipped`]: for a test that cannot run on this machine
@@ -58,6 +59,7 @@ pub mod sidecar_process;
 pub mod skipping;
 pub mod status;
 pub mod storm;
+pub mod volumes;
 pub mod wire;
 mod worker;
 
@@ -88,3 +90,4 @@ pub use sidecar_process::SidecarProcess;
 pub use skipping::{has_program, is_root, skipped};
 pub use status::{DriverStatus, Status};
 pub use storm::{Storm, Weather};
+pub use volumes::{KubeletVolumes, VolumeDir};

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::driver::{Behaviour, FakeDriver};
 use crate::flood::raise_file_limit;
 use crate::kubelet::{Release, Settings, TestKubelet, Timing};
+use crate::volumes::KubeletVolumes;
 
 /// Where registration sockets are, in relation to the kubelet's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,11 @@ impl Node {
     /// `kubelet.registry_dir`: where links go.
     pub fn kubelet_registry_dir(&self) -> PathBuf {
         self.kubelet_root().join("plugins_registry")
+    }
+
+    /// The kubelet's files about its volumes.
+    pub fn volumes(&self) -> KubeletVolumes {
+        KubeletVolumes::below(self.kubelet_root())
     }
 
     /// The registrar's runtime directory.

@@ -56,6 +56,8 @@ pub struct DriverStatus {
     pub vendor_version: Option<String>,
     /// Whether the driver answers.
     pub answering: bool,
+    /// Volumes of the driver that are in use on the node.
+    pub volumes: Option<u64>,
     /// Notify(true) so far.
     pub registrations: u64,
     /// Notify(false) so far.

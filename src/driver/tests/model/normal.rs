@@ -2,6 +2,7 @@
 
 use crate::disk::identity::Identity;
 use crate::driver::Driver;
+use crate::driver::leaving::Leaving;
 use crate::driver::machine::DriverState;
 use crate::driver::registration_state::{Registration, RegistrationState};
 use crate::os::clock::Moment;
@@ -23,6 +24,7 @@ impl Driver {
             held_until,
             state,
             registration,
+            leaving,
             // Equal in equal situations.
             withdraw_after: _,
             advertised: _,
@@ -40,6 +42,9 @@ impl Driver {
         *held_until = held_until.map(&time);
         if let DriverState::Silent { since, .. } = state {
             *since = time(Moment::default());
+        }
+        if let Leaving::Kept(_, again) = leaving {
+            *again = time(*again);
         }
         if let RegistrationState::Registered(Registration {
             kubelet: Some(process),
@@ -64,6 +69,10 @@ impl Driver {
             self.held_until,
             changes,
         ];
-        retries.into_iter().chain(waits).flatten()
+        let kept = match &self.leaving {
+            Leaving::Kept(_, again) => Some(*again),
+            Leaving::No | Leaving::Asked(_) => None,
+        };
+        retries.into_iter().chain(waits).chain([kept]).flatten()
     }
 }

@@ -4,8 +4,7 @@ use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use super::kubelet::Release;
-use super::world::{Missing, Step, World};
+use super::world::{Step, World};
 
 /// Left alone, a driver is registered after so many steps at the most.
 const PATIENCE: usize = 400;
@@ -28,9 +27,9 @@ pub(super) enum Verdict {
 }
 
 impl Search {
-    pub(super) fn new(release: Release, budget: u8, missing: Option<Missing>) -> Search {
+    pub(super) fn new(start: World) -> Search {
         Search {
-            start: World::new(release, budget, missing),
+            start,
             reached: HashMap::new(),
             good: HashSet::new(),
         }

@@ -3,6 +3,7 @@
 mod callers;
 mod fake_driver;
 mod kubelet_process;
+mod kubelet_volumes;
 mod plugin_watcher;
 mod registration_call;
 mod scene;

@@ -14,8 +14,9 @@ use super::kubelet::{Change, Entry, Kubelet, LinkId, Release, Told};
 use crate::disk::identity::Identity;
 use crate::driver::answer::Answer;
 use crate::driver::phase::Phase;
-use crate::driver::tests::scenario::answer;
+use crate::driver::tests::scenario::{answer, in_use};
 use crate::driver::{Driver, Event, Record};
+use crate::kubelet::volumes::VolumeUse;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
@@ -46,6 +47,10 @@ pub(super) struct World {
     held: Option<(u32, LinkId, String, usize)>,
     /// Somebody wants an announcement, and has not got it yet.
     wished: bool,
+    /// Whether a pod has a volume of the driver; none in a world where no driver leaves.
+    used: Option<bool>,
+    /// A look at the volumes is under way.
+    asked: [bool; PLACES],
     budget: u8,
     next: u64,
 }
@@ -101,6 +106,24 @@ impl std::hash::Hash for Written {
 impl World {
     /// A driver and a kubelet run; we have never been there.
     pub(super) fn new(release: Release, budget: u8, missing: Option<Missing>) -> World {
+        World::with_volumes(release, budget, missing, None)
+    }
+
+    /// The same, where a driver that is away leaves at once unless it is in use.
+    pub(super) fn where_drivers_leave(
+        release: Release,
+        budget: u8,
+        missing: Option<Missing>,
+    ) -> World {
+        World::with_volumes(release, budget, missing, Some(false))
+    }
+
+    fn with_volumes(
+        release: Release,
+        budget: u8,
+        missing: Option<Missing>,
+        used: Option<bool>,
+    ) -> World {
         let disk = Disk::default();
         World {
             release,
@@ -121,6 +144,8 @@ impl World {
             news: News::default(),
             held: None,
             wished: false,
+            used,
+            asked: [false; PLACES],
             budget,
             next: 1,
         }
@@ -161,6 +186,15 @@ impl World {
             Step::DirectoryIsMadeAnew => {
                 paid && self.kubelet.as_ref().is_some_and(|kubelet| !kubelet.blind)
             }
+            Step::PodGetsAVolume => {
+                let kubelet = self.kubelet.as_ref();
+                let is_known = kubelet.is_some_and(|kubelet| kubelet.registered.is_some());
+                paid && self.used == Some(false) && is_known && self.csi.up
+            }
+            Step::PodGoes => self.is_used(),
+            Step::WithdrawnByHand => paid && self.used.is_some() && self.holding().is_some(),
+            Step::PublishedByHand => up && self.is_withdrawn(),
+            Step::VolumesAreLookedAt => up && self.asked.contains(&true),
             Step::WeStart => !up,
             Step::DriverIsHeard => up && self.news.contact.contains(&true),
             Step::KubeletsEndIsNoticed => up && !self.news.ended.is_empty(),
@@ -194,6 +228,8 @@ impl World {
             | Step::DriverReturnsAsAnotherNode
             | Step::DriverReturnsElsewhere
             | Step::IdIsRenamed
+            | Step::PodGetsAVolume
+            | Step::WithdrawnByHand
             | Step::ReannouncedByHand => self.budget -= 1,
             _ => {}
         }
@@ -258,6 +294,19 @@ impl World {
                 self.news.socket = true;
             }
             Step::DirectoryIsMadeAnew => self.make_directory_anew(),
+            Step::PodGetsAVolume => self.used = Some(true),
+            Step::PodGoes => self.used = Some(false),
+            Step::WithdrawnByHand => {
+                let event = Event::Withdraw(self.volumes());
+                let holder = self.holding();
+                return holder.map_or(Ok(()), |place| self.apply(place, event));
+            }
+            Step::PublishedByHand => return self.apply_to_all(&Event::Publish),
+            Step::VolumesAreLookedAt => {
+                let place = usize::from(!self.asked[0]);
+                self.asked[place] = false;
+                return self.apply(place, Event::VolumesSeen(self.volumes()));
+            }
             Step::WeStart => return self.we_start(),
             Step::DriverIsHeard => {
                 let place = usize::from(!self.news.contact[0]);
@@ -306,7 +355,8 @@ impl World {
     /// Driver and kubelet are there, and nobody is in the way.
     pub(super) fn could_be_registered(&self) -> bool {
         let sees = self.kubelet.as_ref().is_some_and(|kubelet| !kubelet.blind);
-        self.csi.up && !self.csi.fails && sees && !self.disk.has_foreign_owner()
+        let is_wanted = self.csi.up && !self.csi.fails && !self.is_withdrawn();
+        is_wanted && sees && !self.disk.has_foreign_owner()
     }
 
     /// The kubelet has the driver as it is, through the link as it is, and we know it.
@@ -331,6 +381,26 @@ impl World {
         self.news.contact[self.csi.place] = true;
         self.news.contact[csi.place] = true;
         self.csi = csi;
+    }
+
+    fn is_used(&self) -> bool {
+        self.used == Some(true)
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        match (&self.us, &self.state) {
+            (Some(us), _) => us.iter().any(|us| us.record().withdrawn_by_hand),
+            (None, Some(state)) => state.iter().any(|written| written.0.withdrawn_by_hand),
+            (None, None) => false,
+        }
+    }
+
+    /// The volumes, as a look finds them.
+    fn volumes(&self) -> VolumeUse {
+        match self.is_used() && self.missing != Some(Missing::LookingAtTheVolumes) {
+            true => in_use(),
+            false => VolumeUse::Free,
+        }
     }
 
     /// Whoever serves under the name.

@@ -1,5 +1,7 @@
 //! What we do of ourselves: start, end, look, and be woken.
 
+use std::time::Duration;
+
 use super::{Missing, News, PLACES, World, Written, as_node, process};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
@@ -10,6 +12,7 @@ use crate::driver::{AdvertisedInfo, Calling, Driver, Event, Seen};
 impl World {
     pub(super) fn we_end(&mut self) {
         self.us = None;
+        self.asked = [false; PLACES];
         self.news = News::default();
         if let Some((_, listening)) = &mut self.disk.socket {
             *listening = false;
@@ -23,8 +26,13 @@ impl World {
         }
     }
 
+    /// How long a driver may be away.
+    fn patience(&self) -> Option<Duration> {
+        self.used.map(|_| Duration::ZERO)
+    }
+
     pub(super) fn we_start(&mut self) -> Result<(), String> {
-        let mut us = [0, 1].map(|place| Driver::new(None, terms_at(place)));
+        let mut us = [0, 1].map(|place| Driver::new(self.patience(), terms_at(place)));
         if self.missing == Some(Missing::TheStateFile) {
             self.state = None;
         }
@@ -57,9 +65,9 @@ impl World {
     /// The id of the driver that runs is another one from now on, for the same socket: it is asked
     /// anew, and everything else goes on.
     pub(super) fn rename_the_id(&mut self) {
-        let (place, now) = (self.csi.place, self.now);
+        let (place, now, patience) = (self.csi.place, self.now, self.patience());
         if let Some(us) = &mut self.us {
-            us[place].reconfigure(None, terms_at(place), false, now);
+            us[place].reconfigure(patience, terms_at(place), false, now);
         }
         self.news.contact[place] = true;
     }

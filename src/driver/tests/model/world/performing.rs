@@ -4,8 +4,9 @@ use super::{LinkFile, Missing, PLACES, World, Written};
 use crate::disk::identity::Identity;
 use crate::disk::layout::LinkAlias;
 use crate::disk::obstacle::Obstacle;
-use crate::driver::tests::model::kubelet::Change;
-use crate::driver::{Driver, Event, Files, Put, Removal, step};
+use crate::driver::phase::Phase;
+use crate::driver::tests::model::kubelet::{Change, Kubelet};
+use crate::driver::{Afterwards, Driver, Event, Files, Put, Removal, step};
 
 /// The files of the driver at one place.
 struct ModelFiles<'a> {
@@ -33,9 +34,10 @@ impl World {
             broken: None,
             name_released: false,
         };
-        let is_unsaved = step(&mut driver, event, now, &mut files);
+        let Afterwards { save, ask_volumes } = step(&mut driver, event, now, &mut files);
         files.look_at(&driver);
-        if is_unsaved {
+        files.world.asked[place] |= ask_volumes;
+        if save {
             files.world.write();
         }
         let (broken, name_released) = (files.broken, files.name_released);
@@ -114,6 +116,15 @@ impl World {
         }
     }
 
+    /// A driver that is in use is not taken off the node.
+    fn must_not_be_in_use(&self, alias: LinkAlias) -> Result<(), String> {
+        let is_held = |kubelet: &Kubelet| kubelet.registered.is_some() && kubelet.holds(alias.0);
+        match self.is_used() && self.kubelet.as_ref().is_some_and(is_held) {
+            true => Err("a driver whose volumes are in use was taken off the node".to_owned()),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn make_link(&mut self, alias: LinkAlias) -> Event {
         let link = self.new_number();
         self.put_link(alias.0, LinkFile::Ours(link));
@@ -189,7 +200,12 @@ impl Files for ModelFiles<'_> {
             Removal::Link(_, alias, identity) => {
                 let ours = LinkFile::Ours(identity.number());
                 if self.world.disk.links.get(&alias.0) == Some(&ours) {
-                    let may = self.world.must_not_stand(alias);
+                    // A withdrawal is meant to end the registration.
+                    if driver.phase() != Phase::Withdrawn {
+                        let may = self.world.must_not_stand(alias);
+                        self.check(may);
+                    }
+                    let may = self.world.must_not_be_in_use(alias);
                     self.check(may);
                     self.world.disk.links.remove(&alias.0);
                     self.world.kubelet_sees(alias.0, Change::Removed);

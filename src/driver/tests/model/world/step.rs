@@ -9,16 +9,18 @@ pub(in crate::driver::tests::model) enum Missing {
     LookingAtTheSocket,
     TheStateFile,
     HandingTheNameOver,
+    LookingAtTheVolumes,
 }
 
 impl Missing {
-    pub(in crate::driver::tests::model) const ALL: [Missing; 6] = [
+    pub(in crate::driver::tests::model) const ALL: [Missing; 7] = [
         Missing::NoticingTheKubeletsEnd,
         Missing::AnnouncingAgain,
         Missing::LookingAtTheLink,
         Missing::LookingAtTheSocket,
         Missing::TheStateFile,
         Missing::HandingTheNameOver,
+        Missing::LookingAtTheVolumes,
     ];
 }
 
@@ -42,6 +44,10 @@ pub(in crate::driver::tests::model) enum Step {
     ForeignOwnerGoes,
     SocketIsDeleted,
     DirectoryIsMadeAnew,
+    PodGetsAVolume,
+    PodGoes,
+    WithdrawnByHand,
+    PublishedByHand,
     // Things that happen by themselves, sooner or later.
     WeStart,
     DriverIsHeard,
@@ -50,13 +56,14 @@ pub(in crate::driver::tests::model) enum Step {
     DirectoryIsNoticed,
     LinkIsLookedAt,
     SocketIsLookedAt,
+    VolumesAreLookedAt,
     KubeletLooks,
     KubeletWorks,
     WeTick,
     Resync,
 }
 
-pub(super) const BY_HAND: [Step; 16] = [
+pub(super) const BY_HAND: [Step; 20] = [
     Step::DriverDies,
     Step::DriverReturns,
     Step::DriverReturnsAsAnotherNode,
@@ -73,10 +80,14 @@ pub(super) const BY_HAND: [Step; 16] = [
     Step::ForeignOwnerGoes,
     Step::SocketIsDeleted,
     Step::DirectoryIsMadeAnew,
+    Step::PodGetsAVolume,
+    Step::PodGoes,
+    Step::WithdrawnByHand,
+    Step::PublishedByHand,
 ];
 
 /// In the order in which they happen when nothing interferes.
-pub(super) const BY_ITSELF: [Step; 11] = [
+pub(super) const BY_ITSELF: [Step; 12] = [
     Step::WeStart,
     Step::DriverIsHeard,
     Step::KubeletsEndIsNoticed,
@@ -84,6 +95,7 @@ pub(super) const BY_ITSELF: [Step; 11] = [
     Step::DirectoryIsNoticed,
     Step::LinkIsLookedAt,
     Step::SocketIsLookedAt,
+    Step::VolumesAreLookedAt,
     Step::KubeletLooks,
     Step::KubeletWorks,
     Step::WeTick,

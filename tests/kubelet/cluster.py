@@ -291,12 +291,16 @@ class Cluster(KubeletUnit):
         return self.request("GET", path)
 
     def request(self, method, path, body=None):
+        """A body that is a text is a manifest in YAML."""
         kinds = {"PATCH": "application/merge-patch+json"}
-        headers = {"Authorization": "Bearer admin", "Content-Type": kinds.get(method, "application/json")}
+        kind = "application/yaml" if isinstance(body, str) else kinds.get(method, "application/json")
+        headers = {"Authorization": "Bearer admin", "Content-Type": kind}
+        if kind != "application/yaml" and body is not None:
+            body = json.dumps(body)
         connection = http.client.HTTPSConnection("127.0.0.1", PORT)
         connection.sock = _TLS.wrap_socket(self._connect())
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             text = answer.read().decode()
         finally:

@@ -10,7 +10,7 @@ import check
 from container import Container
 from node import Node
 
-# In this order: the package is installed first and removed last.
+# In this order: the package is installed first and removed last; "volumes" installs it once more.
 SUBJECTS = (
     "lifecycle",
     "reloading",
@@ -21,6 +21,7 @@ SUBJECTS = (
     "gate",
     "rollout",
     "packages",
+    "volumes",
 )
 # Bookworm's Ansible does not know the Python of later suites, so their root file systems have no sshd.
 BOOKWORM_ALONE = {"rollout"}

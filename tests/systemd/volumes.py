@@ -1,0 +1,261 @@
+"""Volumes in use: a stop and a removal of the package keep their drivers, and say so."""
+
+import contextlib
+import json
+import re
+import shutil
+import time
+
+from check import check
+from host import CONFIG, DRIVER, KUBELET, PROGRAM, RUNTIME, UNIT
+from journaling import IDENTIFIER, id_of
+from node import UNNOTICED
+from packages import NAME, install_deb, is_withdrawn, rpm
+
+# A driver that no pod uses.
+FREE = "free.csi.test"
+TABLE = "60-free.toml"
+KEEP = "70-on-stop.toml"
+PODS = f"{KUBELET}/pods"
+POD = "0c7b9f56-5a0a-4d0e-8d5c-3f0f6d1f7a21"
+KEPT = "volumes in use"
+
+
+def set_up_volume(node):
+    """The files of a pod's volume, as the kubelet writes them: root's alone may list the directories."""
+    directory = node.path(f"{PODS}/{POD}/volumes/kubernetes.io~csi/data")
+    directory.mkdir(parents=True)
+    for above in [directory, *directory.parents]:
+        if above == node.path(KUBELET):
+            break
+        above.chmod(0o750)
+    # The registrar does not look at the mount point.
+    (directory / "mount").mkdir(mode=0o750)
+    data = {
+        "attachmentID": "csi-1", "driverName": DRIVER, "nodeName": "node-1", "specVolID": "data",
+        "volumeHandle": "volume-1", "volumeLifecycleMode": "Persistent",
+    }
+    (directory / "vol_data.json").write_text(json.dumps(data))
+
+
+def tear_down_volume(node):
+    shutil.rmtree(node.path(PODS), ignore_errors=True)
+
+
+def begin(node):
+    """Two registered drivers; a pod has a volume of the first."""
+    node.settle()
+    node.systemctl("start", f"driver@{FREE}")
+    node.configure(f'[drivers."{FREE}"]\n', TABLE)
+    node.systemctl("reload", UNIT)
+    node.wait_phase("registered", FREE)
+    set_up_volume(node)
+    node.calm()
+
+
+@contextlib.contextmanager
+def in_use(node):
+    begin(node)
+    try:
+        yield
+    finally:
+        tear_down_volume(node)
+        node.configure(None, KEEP)
+        node.configure(None, TABLE)
+        node.systemctl("stop", f"driver@{FREE}")
+
+
+def volumes(node):
+    return {driver["id"]: driver["volumes"] for driver in node.status()["drivers"]}
+
+
+def names_the_volume(said):
+    for words in (DRIVER, "1 volume is in use", POD):
+        assert words in said, f"the operator does not read {words}: {said}"
+    assert FREE not in said, said
+
+
+def is_kept(node):
+    """Link and socket file of the driver in use exist, and those of the other do not."""
+    assert node.link().is_symlink(), "the link is gone"
+    assert node.socket().is_socket(), "the socket file is gone"
+    node.wait_deregistered(FREE)
+    left = [str(path) for path in (node.link(FREE), node.socket(FREE)) if path.is_symlink() or path.exists()]
+    assert not left, f"still there: {left}"
+    assert DRIVER in node.registered(), node.registered()
+
+
+def events_since(node, mark):
+    """What the kubelet did with the driver in use."""
+    return [event for event, fields in node.events()[mark:] if DRIVER in (fields.get("name"), fields.get("driver"))]
+
+
+def nothing_since(node, mark):
+    time.sleep(UNNOTICED)
+    assert not events_since(node, mark), events_since(node, mark)
+
+
+def is_taken_up(node):
+    """A daemon that was started again has both drivers."""
+    node.wait_phase("registered")
+    assert volumes(node)[DRIVER] == 1, volumes(node)
+
+
+def remove_deb(node, how="remove"):
+    """Removes the .deb, and returns the words that the operator reads."""
+    done = node.run("apt-get", "-y", how, NAME, timeout=120)
+    return done.stdout + done.stderr
+
+
+def rm_lines(said):
+    """The commands that finish a removal by hand."""
+    lines = re.findall(r"\brm (?:-f )?(/\S+(?: /\S+)*)", said)
+    assert lines, f"the operator does not read how to finish: {said}"
+    return [path for line in lines for path in line.split()]
+
+
+@check
+def the_package_is_installed_again_and_counts_volumes_within_its_sandbox(node):
+    if NAME in node.run("rpm", "--dbpath", "/var/lib/rpm-test", "-qa", check=False).stdout:
+        rpm(node, "-e", NAME)
+    install_deb(node, node.deb)
+    with in_use(node):
+        assert volumes(node) == {DRIVER: 1, FREE: 0}, volumes(node)
+        refused = node.run(PROGRAM, "withdraw", DRIVER, check=False)
+        assert refused.returncode == 1 and "--force" in refused.stderr, refused
+        names_the_volume(refused.stderr)
+        node.run(PROGRAM, "withdraw", FREE)
+        node.wait_deregistered(FREE)
+        node.run(PROGRAM, "publish", FREE)
+        tear_down_volume(node)
+        assert volumes(node)[DRIVER] == 0, volumes(node)
+        node.run(PROGRAM, "withdraw", DRIVER)
+        node.wait_deregistered()
+        node.run(PROGRAM, "publish", DRIVER)
+
+
+@check
+def a_directory_that_the_sandbox_cannot_read_counts_as_a_volume_in_use(node):
+    with in_use(node):
+        mark = len(node.events())
+        # Without capabilities, root may not list what belongs to another user.
+        node.run("chown", "nobody", f"{PODS}/{POD}")
+        node.run("chmod", "0700", f"{PODS}/{POD}")
+        assert volumes(node) == {DRIVER: None, FREE: None}, volumes(node)
+        refused = node.run(PROGRAM, "withdraw", FREE, check=False)
+        assert refused.returncode == 1 and f"{PODS}/{POD}" in refused.stderr, refused
+        node.systemctl("stop", UNIT)
+        assert f"{PODS}/{POD}" in node.journal("-n", "5")
+        for driver in (DRIVER, FREE):
+            assert node.link(driver).is_symlink() and node.socket(driver).is_socket(), driver
+        node.systemctl("start", UNIT)
+        node.wait_phase("registered")
+        nothing_since(node, mark)
+
+
+@check
+def stop_keeps_the_driver_in_use_and_withdraws_the_other(node):
+    with in_use(node):
+        told = lambda: node.entries(IDENTIFIER, f"MESSAGE_ID={id_of(node, KEPT)}")
+        before, mark = len(told()), len(node.events())
+        node.systemctl("stop", UNIT)
+        is_kept(node)
+        entries = told()[before:]
+        assert len(entries) == 1, entries
+        names_the_volume(entries[0]["MESSAGE"])
+        explained = node.run("journalctl", "-q", "-x", "-b", "-n", "1", f"MESSAGE_ID={id_of(node, KEPT)}").stdout
+        assert "Subject: " in explained and "volumes" in explained and f"rm " in explained, explained
+        node.systemctl("start", UNIT)
+        is_taken_up(node)
+        nothing_since(node, mark)
+        # The pod is gone.
+        tear_down_volume(node)
+        node.systemctl("stop", UNIT)
+        is_withdrawn(node)
+        assert len(told()) == before + 1, told()
+
+
+@check
+def stop_withdraws_a_driver_in_use_if_the_configuration_says_so(node):
+    with in_use(node):
+        node.configure('[service]\non_stop = "withdraw"\n', KEEP)
+        node.systemctl("reload", UNIT)
+        node.systemctl("stop", UNIT)
+        is_withdrawn(node)
+
+
+def removal_keeps(node, remove):
+    """Returns the words that the operator reads."""
+    mark = len(node.events())
+    said = remove()
+    is_kept(node)
+    names_the_volume(said)
+    nothing_since(node, mark)
+    return said
+
+
+@check
+def removal_keeps_the_driver_in_use_and_the_next_package_takes_it_up_unnoticed(node):
+    # Whatever on_stop says, and whether the unit runs or not.
+    for on_stop, is_stopped in (("auto", False), ("keep", False), ("auto", True)):
+        with in_use(node):
+            node.configure(f'[service]\non_stop = "{on_stop}"\n', KEEP)
+            node.systemctl("reload", UNIT)
+            if is_stopped:
+                node.systemctl("stop", UNIT)
+            mark = len(node.events())
+            removal_keeps(node, lambda: remove_deb(node))
+            assert node.path(f"{RUNTIME}/state.json").exists()
+            install_deb(node, node.deb)
+            is_taken_up(node)
+            nothing_since(node, mark)
+
+
+def is_finished_by_hand(node, said):
+    """When the pod is gone, the printed commands take the driver off the node."""
+    tear_down_volume(node)
+    for path in rm_lines(said):
+        node.run("rm", path)
+    is_withdrawn(node)
+
+
+@check
+def removal_of_a_driver_in_use_is_finished_by_hand(node):
+    with in_use(node):
+        is_finished_by_hand(node, removal_keeps(node, lambda: remove_deb(node)))
+    install_deb(node, node.deb)
+
+
+def is_announced_again(node, mark):
+    """Without state.json, the daemon cannot know that the kubelet has registered the driver."""
+    node.wait_phase("registered")
+    nothing = [event for event in events_since(node, mark) if event in ("Register", "Deregister")]
+    assert nothing == ["Deregister", "Register"], nothing
+    assert volumes(node)[DRIVER] == 1, volumes(node)
+
+
+@check
+def purge_keeps_the_driver_in_use_and_the_next_package_announces_it_once(node):
+    with in_use(node):
+        removal_keeps(node, lambda: remove_deb(node, "purge"))
+        assert not node.path(RUNTIME).exists() and not node.path(CONFIG).exists()
+        mark = len(node.events())
+        install_deb(node, node.deb)
+        is_announced_again(node, mark)
+
+
+@check
+def erasing_the_rpm_keeps_the_driver_in_use_and_is_finished_by_hand(node):
+    node.run("dpkg", "-P", NAME, timeout=120)
+
+    def install():
+        rpm(node, "-i", node.rpm)
+        node.systemctl("enable", "--now", UNIT)
+
+    install()
+    with in_use(node):
+        removal_keeps(node, lambda: rpm(node, "-e", NAME))
+        mark = len(node.events())
+        install()
+        is_announced_again(node, mark)
+        is_finished_by_hand(node, removal_keeps(node, lambda: rpm(node, "-e", NAME)))

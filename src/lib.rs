@@ -8,7 +8,7 @@
 //! | `grpc` | gRPC over a Unix socket, with a connection as a value |
 //! | `disk` | files: the registration socket, the link, and what watches and replaces them |
 //! | [`config`] | what the operator wants: files, environment, flags, and where each value came from |
-//! | `kubelet` | where the kubelet lives, which ones run, and the service that they call |
+//! | `kubelet` | where the kubelet lives, which ones run, the service that they call, and their volumes |
 //! | `driver` | the life of one driver: a pure state machine |
 //! | `csi` | the driver's side: who it is, and whether it still answers |
 //! | `api` | what others read and ask of the daemon: control socket, HTTP, metrics |

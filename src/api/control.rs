@@ -17,6 +17,7 @@ pub(crate) use client::{Client, ClientError};
 
 use crate::api::command::{ClientCommand, Commands, ManualAction};
 use crate::api::snapshot::{Snapshots, Unavailable};
+use crate::api::volumes;
 use crate::disk::directory;
 use crate::disk::identity::Identity;
 use crate::disk::obstacle::Obstacle;
@@ -31,6 +32,7 @@ use crate::grpc::proto::control::{
     Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
 use crate::grpc::server::{self, Activity, Limits};
+use crate::kubelet::volumes::VolumeReader;
 use crate::os::task::Task;
 
 /// A client may watch for hours without a further request.
@@ -41,6 +43,10 @@ const LIMITS: Limits = Limits {
 };
 /// The shortest time between two statuses for a watching client.
 const PACE: Duration = Duration::from_millis(50);
+/// A watching client that asks for volumes gets another look so often, because nothing reports their changes.
+const LOOK: Duration = Duration::from_secs(10);
+/// And so soon after another change: the volumes beside it may have been seen before it.
+const LOOK_AFTER_CHANGE: Duration = Duration::from_secs(1);
 
 /// Serves the control socket, and passes the clients' commands on to `commands`. At each of the
 /// supervisor's slow looks, recreates a socket that was deleted.
@@ -48,6 +54,7 @@ pub(crate) fn serve(
     runtime: runtime_dir::Place,
     commands: Commands,
     snapshots: Snapshots,
+    volumes: VolumeReader,
     mut looks: watch::Receiver<()>,
 ) -> Result<Task, Obstacle> {
     let path = runtime.control_socket();
@@ -56,6 +63,7 @@ pub(crate) fn serve(
     let daemon = Session {
         commands,
         snapshots,
+        volumes,
         busy: Activity::default(),
     };
     let mut server = Server::start(&path, daemon.clone())?;
@@ -119,10 +127,12 @@ impl Server {
 struct Session {
     commands: Commands,
     snapshots: Snapshots,
+    volumes: VolumeReader,
     busy: Activity,
 }
 
 type Reply<T> = Result<Response<T>, tonic::Status>;
+type StatusResult = Result<Status, tonic::Status>;
 
 impl Session {
     /// The daemon's outcome, or its refusal in words.
@@ -137,6 +147,14 @@ impl Session {
         done.map_err(tonic::Status::failed_precondition)
     }
 
+    fn query(&self, request: &Request<StatusRequest>) -> StatusQuery {
+        let asks_for_volumes = request.get_ref().volumes;
+        StatusQuery {
+            snapshots: self.snapshots.clone(),
+            volumes: asks_for_volumes.then(|| self.volumes.clone()),
+        }
+    }
+
     async fn by_hand(&self, action: ManualAction, request: Request<DriverRequest>) -> Reply<Done> {
         let driver = request.into_inner().driver;
         self.done(ClientCommand::Manual { action, driver }).await
@@ -147,28 +165,17 @@ impl Session {
 impl Control for Session {
     type WatchStatusStream = StatusStream;
 
-    async fn get_status(&self, _: Request<StatusRequest>) -> Reply<Status> {
+    async fn get_status(&self, request: Request<StatusRequest>) -> Reply<Status> {
         self.busy.touch();
-        Ok(Response::new(status(&mut self.snapshots.clone())?))
+        let mut query = self.query(&request);
+        query.status().await.map(Response::new)
     }
 
-    async fn watch_status(&self, _: Request<StatusRequest>) -> Reply<StatusStream> {
+    async fn watch_status(&self, request: Request<StatusRequest>) -> Reply<StatusStream> {
         self.busy.touch();
-        let (mut snapshots, busy) = (self.snapshots.clone(), self.busy.clone());
+        let (query, busy) = (self.query(&request), self.busy.clone());
         let (sender, statuses) = mpsc::channel(1);
-        let follower = Task::spawn(async move {
-            loop {
-                let now = status(&mut snapshots);
-                let over = now.is_err();
-                if sender.send(now).await.is_err()
-                    || over
-                    || next_change(&mut snapshots, &busy).await.is_err()
-                {
-                    return;
-                }
-                tokio::time::sleep(PACE).await;
-            }
-        });
+        let follower = Task::spawn(query.follow(sender, busy));
         Ok(Response::new(StatusStream {
             statuses,
             _follower: follower,
@@ -208,27 +215,84 @@ impl Control for Session {
     }
 }
 
-/// Waits for the next change. A client that watches sends nothing more, and is not idle.
-async fn next_change(snapshots: &mut Snapshots, busy: &Activity) -> Result<(), RecvError> {
-    loop {
-        busy.touch();
-        if let Ok(changed) = timeout(LIMITS.idle / 2, snapshots.changed()).await {
-            return changed;
+/// The status that a client asks for.
+struct StatusQuery {
+    snapshots: Snapshots,
+    /// If the client asks for the volumes too.
+    volumes: Option<VolumeReader>,
+}
+
+impl StatusQuery {
+    async fn status(&mut self) -> Result<Status, tonic::Status> {
+        let mut status = match self.snapshots.now() {
+            Ok(now) => now.status(),
+            Err(Unavailable::Stopping(error)) => {
+                return Err(tonic::Status::unavailable(error.to_string()));
+            }
+            Err(error) => return Err(tonic::Status::deadline_exceeded(error.to_string())),
+        };
+        if let Some(reader) = &self.volumes {
+            volumes::show(&mut status, &*reader.recent().await);
+        }
+        Ok(status)
+    }
+
+    /// Sends the status at each change, until the client leaves or the daemon stops.
+    async fn follow(mut self, sender: mpsc::Sender<StatusResult>, busy: Activity) {
+        let mut last = None;
+        let mut look = LOOK;
+        loop {
+            let now = self.status().await;
+            let is_over = now.is_err();
+            // A look at the volumes that found no other is no news.
+            let shown = now.as_ref().ok().filter(|_| self.volumes.is_some());
+            let is_news = shown.is_none() || shown != last.as_ref();
+            if is_news {
+                last = shown.cloned();
+                if sender.send(now).await.is_err() {
+                    return;
+                }
+            }
+            if is_over {
+                return;
+            }
+            match self.next_change(look, &busy).await {
+                Ok(Change::Reported) => look = LOOK_AFTER_CHANGE,
+                Ok(Change::NotReported) => look = LOOK,
+                Err(_) => return,
+            }
+            tokio::time::sleep(PACE).await;
+        }
+    }
+
+    /// Waits for the next change, and for the next look at the volumes if the client asks for them. A
+    /// client that watches sends nothing more, and is not idle.
+    async fn next_change(&mut self, look: Duration, busy: &Activity) -> Result<Change, RecvError> {
+        loop {
+            busy.touch();
+            let longest = match self.volumes {
+                Some(_) => look,
+                None => LIMITS.idle / 2,
+            };
+            match timeout(longest, self.snapshots.changed()).await {
+                Ok(changed) => return changed.map(|()| Change::Reported),
+                Err(_) if self.volumes.is_some() => return Ok(Change::NotReported),
+                Err(_) => {}
+            }
         }
     }
 }
 
-fn status(snapshots: &mut Snapshots) -> Result<Status, tonic::Status> {
-    match snapshots.now() {
-        Ok(now) => Ok(now.status()),
-        Err(Unavailable::Stopping(error)) => Err(tonic::Status::unavailable(error.to_string())),
-        Err(error) => Err(tonic::Status::deadline_exceeded(error.to_string())),
-    }
+/// Why a watching client may get another status.
+enum Change {
+    Reported,
+    /// The volumes may be others.
+    NotReported,
 }
 
 /// The statuses for a watching client. The task that follows the changes ends with this value.
 struct StatusStream {
-    statuses: mpsc::Receiver<Result<Status, tonic::Status>>,
+    statuses: mpsc::Receiver<StatusResult>,
     _follower: Task,
 }
 

@@ -7,5 +7,6 @@ pub(crate) mod http;
 pub(crate) mod metrics;
 pub(crate) mod snapshot;
 pub(crate) mod status;
+pub(crate) mod volumes;
 
 pub(crate) use self::age::age;

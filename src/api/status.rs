@@ -39,6 +39,12 @@ pub(crate) fn readiness(driver: &Driver) -> &'static str {
     }
 }
 
+/// The number of the driver's volumes that are in use; `-` if it is not known.
+pub(crate) fn volumes(driver: &Driver) -> String {
+    let known = driver.volumes.map(|volumes| volumes.to_string());
+    known.unwrap_or_else(|| "-".to_owned())
+}
+
 /// Why the drivers are not all ready, a line for each; empty if they are. There must be at least one.
 pub(crate) fn unready_drivers(status: &Status) -> Vec<String> {
     if status.drivers.is_empty() {

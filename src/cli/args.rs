@@ -75,6 +75,11 @@ pub(crate) enum OneShot {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Print the CSIDriver object that fits the driver: YAML with comments, or JSON with --json.
+        ///
+        /// Exits with 0 if the object was printed. Problems of the driver are on stderr.
+        #[arg(long)]
+        csidriver: bool,
         /// The driver's socket: a path, or unix:///path. Or the driver's id or name: its socket is then
         /// looked up in the daemon's status, or in the configuration if no daemon runs.
         #[arg(value_name = "SOCKET|DRIVER")]
@@ -122,10 +127,11 @@ pub(crate) enum OneShot {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
-    /// Print a configuration equivalent to a node-driver-registrar unit or command line.
+    /// Print a configuration equivalent to a node-driver-registrar unit, manifest or command line.
     ImportNdr {
-        /// The name or the file of a unit, or a command line, as one argument or as several.
-        #[arg(value_name = "UNIT-OR-COMMAND", required = true)]
+        /// The name or the file of a unit; a file (.yaml, .yml or .json) with a DaemonSet or other objects that
+        /// have pods; or a command line, as one argument or as several.
+        #[arg(value_name = "UNIT|MANIFEST|COMMAND", required = true)]
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },

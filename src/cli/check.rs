@@ -183,7 +183,7 @@ async fn compare(
     plugins: &Plugins,
     reach: &Reach,
 ) -> String {
-    let status = match async { connect(args).await?.status().await }.await {
+    let status = match async { connect(args).await?.status_with_volumes().await }.await {
         Ok(status) => status,
         Err(ClientError::NoDaemon(_)) => {
             return "no daemon runs, so nothing was compared with it\n".to_owned();

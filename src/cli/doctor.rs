@@ -18,33 +18,39 @@ use crate::os::text::printable;
 const KEY: usize = 8;
 
 pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), Exit> {
-    let mut ready = String::new();
+    let mut counts = String::new();
     let diagnosis = match load(args) {
         Ok(loaded) => {
             let inputs = Inputs {
                 settings: loaded.settings,
                 runtime: locate(args.runtime_dir.as_deref()),
-                daemon: async { connect(args).await?.status().await }.await,
+                daemon: async { connect(args).await?.status_with_volumes().await }.await,
                 proc: proc.to_owned(),
                 reach: Reach::now(),
             };
-            ready.extend(inputs.daemon.as_ref().map(count_ready));
+            counts.extend(inputs.daemon.as_ref().map(summary));
             Diagnosis::of(&inputs).await
         }
         Err(error) => Diagnosis::of_bad_configuration(error.to_string()),
     };
-    let text = |screen: &Screen| text(&diagnosis, &ready, screen);
+    let text = |screen: &Screen| text(&diagnosis, &counts, screen);
     report(&diagnosis, json, text, diagnosis.healthy)
 }
 
-/// How many of the daemon's drivers are ready, in brackets.
-fn count_ready(now: &Status) -> String {
+/// How many of the daemon's drivers are ready, and how many of their volumes are in use, in brackets.
+fn summary(now: &Status) -> String {
     let all = now.drivers.len();
     let ready = now.drivers.iter().filter(|driver| status::is_ready(driver));
-    format!(" ({} of {all} drivers ready)", ready.count())
+    let volumes: u64 = now.drivers.iter().filter_map(|driver| driver.volumes).sum();
+    let in_use = match volumes {
+        0 => String::new(),
+        1 => ", 1 volume in use".to_owned(),
+        volumes => format!(", {volumes} volumes in use"),
+    };
+    format!(" ({} of {all} drivers ready{in_use})", ready.count())
 }
 
-fn text(diagnosis: &Diagnosis, ready: &str, screen: &Screen) -> String {
+fn text(diagnosis: &Diagnosis, counts: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
     let room = screen.width().map(|width| width.saturating_sub(KEY));
     for finding in &diagnosis.findings {
@@ -63,7 +69,7 @@ fn text(diagnosis: &Diagnosis, ready: &str, screen: &Screen) -> String {
         } else {
             "faults"
         };
-        lines.push(format!("No {none} found{ready}."));
+        lines.push(format!("No {none} found{counts}."));
     }
     lines.join("\n")
 }

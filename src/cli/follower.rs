@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::args::Args;
 use super::client::socket;
 use crate::api::control::{Client, ClientError};
-use crate::grpc::proto::control::Status;
+use crate::grpc::proto::control::{Status, StatusRequest};
 use crate::os::task::Task;
 
 /// The pause before the next try to reach a daemon.
@@ -24,13 +24,13 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn start(args: &Args) -> Follower {
+    pub(super) fn start(args: &Args, request: StatusRequest) -> Follower {
         let path = socket(args);
         let (sender, news) = mpsc::channel(1);
         let task = Task::spawn(async move {
             loop {
                 // By its path each time: the runtime directory may have been recreated.
-                if let Err(error) = follow(&path, &sender).await
+                if let Err(error) = follow(&path, request, &sender).await
                     && sender.send(Err(error)).await.is_err()
                 {
                     return;
@@ -50,9 +50,13 @@ impl Follower {
 }
 
 /// Passes on the statuses of a connection until it ends; an error if no status comes.
-async fn follow(path: &Path, sender: &mpsc::Sender<News>) -> Result<(), ClientError> {
+async fn follow(
+    path: &Path,
+    request: StatusRequest,
+    sender: &mpsc::Sender<News>,
+) -> Result<(), ClientError> {
     let mut client = Client::connect(path).await?;
-    let mut statuses = client.watch().await?;
+    let mut statuses = client.watch(request).await?;
     let mut status = statuses.next().await?;
     while sender.send(Ok(status)).await.is_ok() {
         match statuses.next().await {

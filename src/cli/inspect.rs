@@ -1,4 +1,5 @@
-//! `inspect`: asks a driver for its identity, and names the rules of CSI that it breaks.
+//! `inspect`: asks a driver for its identity, and names the rules of CSI that it breaks, or prints the
+//! CSIDriver object that fits the driver.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use super::render::paint::Paint;
 use super::render::{Screen, keyed, report};
 use super::selection::{self, no_driver};
 use crate::config::{DriverSettings, Settings};
+use crate::csi::csidriver::CsiDriverObject;
 use crate::csi::error::DriverError;
 use crate::csi::inspection::{InspectedCall, Inspection};
 use crate::csi::query::DriverQuery;
@@ -42,30 +44,10 @@ struct Inspected {
 }
 
 pub(crate) async fn inspect(args: &Args, driver: &Path, json: bool) -> Result<(), Exit> {
-    let settings = match load(args) {
-        Ok(loaded) => Some(loaded.settings),
-        // The driver's answers do not depend on our configuration; only the length of a path does.
-        Err(_) if args.config.is_none() => None,
-        Err(error) => return Err(error.into()),
-    };
-    let Inspected { id, socket } = find(args, driver, settings.as_ref()).await?;
-    let socket = socket.as_path();
-    let id = id.as_deref().unwrap_or("inspected");
-    let mut driver = settings.clone().unwrap_or_default().driver(id);
-    driver.csi_socket = socket.to_owned();
-    let query = DriverQuery::new(&driver, false, &Reach::now());
-    // The terminal must not stay silent for minutes.
-    let slow = |late: DriverError| print_error(&late.to_string());
-    let mut inspection = query.inspect(slow).await.map_err(|error| {
-        if error.is_absence() {
-            let socket = socket.display();
-            Exit::Failed(format!(
-                "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
-            ))
-        } else {
-            Exit::failed(error)
-        }
-    })?;
+    let Questioning { settings, query } = Questioning::of(args, driver).await?;
+    let socket = query.path();
+    let inspection = query.inspect(report_slow).await;
+    let mut inspection = inspection.map_err(|error| unanswered(&error, socket))?;
     inspection
         .breaches
         .extend(lengths(&inspection, socket, settings.as_ref()));
@@ -77,6 +59,61 @@ pub(crate) async fn inspect(args: &Args, driver: &Path, json: bool) -> Result<()
         inspection: &inspection,
     };
     report(&inspected, json, text, usable)
+}
+
+/// Prints the CSIDriver object on stdout, and the problems on stderr, so that stdout can go to kubectl.
+pub(crate) async fn csidriver(args: &Args, driver: &Path, json: bool) -> Result<(), Exit> {
+    let Questioning { query, .. } = Questioning::of(args, driver).await?;
+    let socket = query.path();
+    let asked = query.inspect_with_controller(report_slow).await;
+    let (inspection, attaching) = asked.map_err(|error| unanswered(&error, socket))?;
+    let suggested = CsiDriverObject::suggested(&inspection, attaching, socket);
+    let (object, warnings) = suggested.map_err(Exit::failed)?;
+    for breach in inspection.breaches.iter().chain(&warnings) {
+        let severity = Paint::Plain.severity(breach.fatal);
+        print_error(&format!("{severity}: {}", breach.what));
+    }
+    report(&object, json, |_| object.to_string(), true)
+}
+
+/// A driver that was found, and the way to ask it.
+struct Questioning {
+    /// None if the configuration is not valid.
+    settings: Option<Settings>,
+    query: DriverQuery,
+}
+
+impl Questioning {
+    async fn of(args: &Args, driver: &Path) -> Result<Questioning, Exit> {
+        let settings = match load(args) {
+            Ok(loaded) => Some(loaded.settings),
+            // The driver's answers do not depend on our configuration; only the length of a path does.
+            Err(_) if args.config.is_none() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let Inspected { id, socket } = find(args, driver, settings.as_ref()).await?;
+        let id = id.as_deref().unwrap_or("inspected");
+        let mut driver = settings.clone().unwrap_or_default().driver(id);
+        driver.csi_socket = socket;
+        let query = DriverQuery::new(&driver, false, &Reach::now());
+        Ok(Questioning { settings, query })
+    }
+}
+
+/// The terminal must not stay silent for minutes.
+fn report_slow(late: DriverError) {
+    print_error(&late.to_string());
+}
+
+/// Why the driver did not answer.
+fn unanswered(error: &DriverError, socket: &Path) -> Exit {
+    if error.is_absence() {
+        let socket = socket.display();
+        return Exit::Failed(format!(
+            "the socket {socket} does not exist: start the driver, or compare the path with its --endpoint"
+        ));
+    }
+    Exit::failed(error)
 }
 
 /// A socket as it is given, or the socket of the driver with this id or name. A file wins, and only a

@@ -68,7 +68,12 @@ async fn dispatch(args: &Args, command: &OneShot) -> Result<(), Exit> {
         OneShot::Status(options) if options.watch => watch::watch(args, options).await,
         OneShot::Status(options) => status::status(args, options).await,
         OneShot::Wait(options) => wait::wait(args, options).await,
-        OneShot::Inspect { json, driver } => inspect::inspect(args, driver, *json).await,
+        OneShot::Inspect {
+            json,
+            csidriver: true,
+            driver,
+        } => inspect::csidriver(args, driver, *json).await,
+        OneShot::Inspect { json, driver, .. } => inspect::inspect(args, driver, *json).await,
         OneShot::Doctor { json, proc } => doctor::doctor(args, proc, *json).await,
         OneShot::Reannounce { driver } => act(args, ManualAction::Reannounce, driver).await,
         OneShot::Withdraw { force, driver } => {

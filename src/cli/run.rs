@@ -125,6 +125,7 @@ async fn serve(
             place,
             supervisor.commands(),
             supervisor.snapshots(),
+            supervisor.volumes(),
             supervisor.looks(),
         )
     };
@@ -134,6 +135,7 @@ async fn serve(
         supervisor.looks(),
         supervisor.commands(),
         supervisor.snapshots(),
+        supervisor.volumes(),
         supervisor.metrics(),
     );
     supervisor.run(taken).await.map_err(Exit::failed)

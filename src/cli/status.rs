@@ -12,7 +12,7 @@ use crate::api::status;
 use crate::grpc::proto::control::Status;
 
 pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
-    let now = connect(args).await?.status().await?;
+    let now = connect(args).await?.status_with_volumes().await?;
     let gate = Gate {
         state: WaitState::Ready,
         drivers: &options.drivers,
@@ -32,7 +32,7 @@ pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), E
     }
     let shown = select(now, &options.drivers);
     if options.json || !shown.drivers.is_empty() || options.drivers.is_empty() {
-        print(&text(&shown, options.json, &Screen::stdout())?)?;
+        print(&text(&shown, options, &Screen::stdout())?)?;
     }
     for shortfall in &unseen {
         print_error(&format!("error: {shortfall}"));
@@ -43,10 +43,17 @@ pub(crate) async fn status(args: &Args, options: &StatusOptions) -> Result<(), E
     Ok(())
 }
 
-fn text(status: &Status, json: bool, screen: &Screen) -> Result<String, Exit> {
-    if json {
+fn text(status: &Status, options: &StatusOptions, screen: &Screen) -> Result<String, Exit> {
+    if options.json {
         return status::json(status).map_err(Exit::failed);
     }
     let now = Timestamp::now();
-    Ok(table(status, screen.width(), now, screen.paint))
+    let is_detailed = !options.drivers.is_empty();
+    Ok(table(
+        status,
+        screen.width(),
+        now,
+        screen.paint,
+        is_detailed,
+    ))
 }

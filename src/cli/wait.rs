@@ -8,7 +8,7 @@ use super::args::{Args, WaitOptions};
 use super::exit::Exit;
 use super::follower::Follower;
 use super::gate::Gate;
-use crate::grpc::proto::control::Status;
+use crate::grpc::proto::control::{Status, StatusRequest};
 use crate::os::text::printable;
 
 /// How often `--strict` reads the configuration again: the daemon reports no change of a file.
@@ -67,7 +67,7 @@ pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit>
 /// Follows the daemon until nothing is missing. At boot the daemon may start after us, and it may
 /// restart at any time.
 async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Missing) {
-    let mut follower = Follower::start(args);
+    let mut follower = Follower::start(args, StatusRequest { volumes: false });
     let mut news = follower.next().await;
     loop {
         missing.is_open = false;

@@ -14,7 +14,7 @@ use super::render::{Screen, put, table, wrap};
 use super::selection::{no_driver, select, unknown};
 use crate::api::control::ClientError;
 use crate::api::{age, status};
-use crate::grpc::proto::control::Status;
+use crate::grpc::proto::control::{Status, StatusRequest};
 
 /// The end of the command: Ctrl-C, or `kill`.
 struct Interruption {
@@ -38,7 +38,7 @@ struct Silence {
 pub(super) async fn watch(args: &Args, options: &StatusOptions) -> Result<(), Exit> {
     let mut interruption = Interruption::listen()?;
     let mut resized = signal(SignalKind::window_change()).map_err(Exit::failed)?;
-    let mut follower = Follower::start(args);
+    let mut follower = Follower::start(args, StatusRequest { volumes: true });
     let first = tokio::select! {
         first = follower.next() => first?,
         () = interruption.comes() => return Ok(()),
@@ -122,7 +122,14 @@ impl View {
             lines.extend(wrapped.iter().map(|line| screen.paint.paint(BAD, line)));
         }
         if !shown.drivers.is_empty() || options.drivers.is_empty() {
-            lines.push(table(&shown, screen.width(), now, screen.paint));
+            let is_detailed = !options.drivers.is_empty();
+            lines.push(table(
+                &shown,
+                screen.width(),
+                now,
+                screen.paint,
+                is_detailed,
+            ));
         }
         screen.show(&lines.join("\n"))
     }

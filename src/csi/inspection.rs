@@ -54,7 +54,7 @@ impl DriverQuery {
             .await
     }
 
-    async fn ask_everything(
+    pub(super) async fn ask_everything(
         &self,
         channel: &Channel,
         slow: impl FnOnce(DriverError),
@@ -101,6 +101,12 @@ impl Inspection {
     /// The driver can be registered.
     pub(crate) fn is_usable(&self) -> bool {
         !self.breaches.iter().any(|breach| breach.fatal)
+    }
+
+    /// The driver answered this call.
+    pub(super) fn answered(&self, method: &str) -> bool {
+        let is_answer = |call: &InspectedCall| call.method == method && call.error.is_none();
+        self.calls.iter().any(is_answer)
     }
 
     /// Adds the answer, or the error as a breach of this severity.

@@ -1,6 +1,7 @@
 //! The driver's side: its name and node, and whether it still answers.
 
 mod csi_socket;
+pub(crate) mod csidriver;
 pub(crate) mod discover;
 pub(crate) mod error;
 pub(crate) mod inspection;

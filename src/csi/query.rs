@@ -23,6 +23,7 @@ use crate::driver::answer::{self, Answer};
 use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::client::{self, Channel, ConnectError, Ended};
 use crate::grpc::idle_connection::IdleConnection;
+use crate::grpc::proto::csi::controller_client::ControllerClient;
 use crate::grpc::proto::csi::identity_client::IdentityClient;
 use crate::grpc::proto::csi::node_client::NodeClient;
 use crate::grpc::proto::csi::{
@@ -309,6 +310,11 @@ fn failed(method: &'static str, status: &Status) -> DriverError {
 
 pub(super) fn identity_client(channel: &Channel) -> IdentityClient<Channel> {
     IdentityClient::with_origin(channel.clone(), client::origin())
+        .max_decoding_message_size(MESSAGE_LIMIT)
+}
+
+pub(super) fn controller_client(channel: &Channel) -> ControllerClient<Channel> {
+    ControllerClient::with_origin(channel.clone(), client::origin())
         .max_decoding_message_size(MESSAGE_LIMIT)
 }
 

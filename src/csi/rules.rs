@@ -85,7 +85,8 @@ fn is_label(text: &str) -> bool {
     text.len() <= LONGEST && has_only(text, edge, "-_.")
 }
 
-fn is_subdomain(text: &str) -> bool {
+/// A DNS name in lower case, as in the name of an object.
+pub(super) fn is_subdomain(text: &str) -> bool {
     let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= LONGEST_PREFIX && text.split('.').all(|part| has_only(part, edge, "-"))
 }

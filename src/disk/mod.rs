@@ -12,6 +12,7 @@ pub(crate) mod name;
 pub(crate) mod nesting;
 pub(crate) mod obstacle;
 mod occupant;
+pub(crate) mod propagation;
 pub(crate) mod reach;
 pub(crate) mod reg_socket;
 pub(crate) mod removals;

@@ -100,7 +100,7 @@ impl Reach {
             // Of several mounts at one point, the last hides the others.
             mounts.retain(|before| before.point != found.point);
             // Local mounts are not kept, because a node with many pods has thousands.
-            if LOCAL.split(' ').all(|local| local != found.kind) {
+            if !is_local(&found.kind) {
                 let is_same = |m: &&Arc<Mount>| m.id == found.id && m.point == found.point;
                 let before = known.iter().find(is_same).cloned();
                 mounts.push(before.unwrap_or_else(|| Arc::new(found.into())));
@@ -195,6 +195,11 @@ impl Reach {
             }
         }
     }
+}
+
+/// Only the kernel of this machine serves file systems of this kind.
+pub(super) fn is_local(kind: &str) -> bool {
+    LOCAL.split(' ').any(|local| local == kind)
 }
 
 #[cfg(test)]

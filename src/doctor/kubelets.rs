@@ -71,6 +71,14 @@ impl KubeletFindings {
         found.find(|kubelet| is_same(&kubelet.root.path, &self.root))
     }
 
+    /// The process of the kubelet with our root, as far as it is known: the process that sent Notify, the
+    /// process that names our root, or the process that listens there.
+    pub(super) fn process(&self) -> Option<u32> {
+        let named = || self.ours().map(|kubelet| kubelet.pid);
+        let listener = || self.sockets.listener()?.pid;
+        self.notified.or_else(named).or_else(listener)
+    }
+
     /// Kubelets run, but none of them with our root.
     fn elsewhere(&self) -> Option<Finding> {
         if self.sockets.show_a_kubelet() || self.ours().is_some() {
@@ -111,9 +119,7 @@ impl KubeletFindings {
     pub(super) fn blind(&self, target: &Path, endpoint: &Path) -> Option<Finding> {
         const REG_SOCKET: &str = "kubelet's view of reg.sock";
         const CSI_SOCKET: &str = "kubelet's view of csi.sock";
-        let named = self.ours().map(|kubelet| kubelet.pid);
-        let listener = || self.sockets.listener()?.pid;
-        let pid = self.notified.or(named).or_else(listener)?;
+        let pid = self.process()?;
         let root = self.proc.join(pid.to_string()).join("root");
         let views = [
             (target, REG_SOCKET, "kubelet.sees_registry_as"),

@@ -13,11 +13,13 @@ mod idle_directories;
 mod inputs;
 mod kubelets;
 mod machine;
+mod mount_propagation;
 mod notes;
 mod other_links;
 mod registration;
 mod sandbox;
 mod shared_cause;
+mod volumes;
 
 use std::collections::BTreeSet;
 
@@ -81,6 +83,7 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
             }
         }
     }
+    findings.extend(volumes::check(inputs).await);
     findings.extend(other_links::check(inputs));
     if let Err(error) = &inputs.daemon
         && !findings.iter().any(|finding| finding.check == "daemon")

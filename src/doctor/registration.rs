@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::csi_socket::{ask, declared_fix, exposed};
 use super::daemon;
 use super::kubelets::KubeletFindings;
-use super::{Finding, Inputs};
+use super::{Finding, Inputs, mount_propagation};
 use crate::config::DriverSettings;
 use crate::csi::trust::Exposure;
 use crate::disk::directory;
@@ -31,13 +31,14 @@ struct Registration<'a> {
     answer: Answer,
 }
 
-/// The first reason why the driver is not registered, and warnings.
+/// The first reason why the driver is not registered, the reason why pods do not see its volumes, and warnings.
 pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str) -> Vec<Finding> {
     let settings = &inputs.settings.driver(id);
     let is_configured = inputs.settings.drivers.contains_key(id);
     let shown = inputs.shown().iter().find(|driver| driver.id == id);
-    let finding = match ask(settings, !is_configured, shown, &inputs.reach).await {
+    let findings = match ask(settings, !is_configured, shown, &inputs.reach).await {
         Ok(answer) => {
+            let mounts = mount_propagation::check(inputs, kubelets, settings).await;
             let layout = inputs.settings.layout();
             let registration = Registration {
                 inputs,
@@ -46,15 +47,19 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
                 layout,
                 answer,
             };
-            registration.finding(shown)
+            registration
+                .finding(shown)
+                .into_iter()
+                .chain(mounts)
+                .collect()
         }
-        Err(finding) => Some(finding),
+        Err(finding) => vec![finding],
     };
     // Discovery would refuse the driver for this. The operator named it, so that it is a warning.
     let fix =
         |exposure: &Exposure, socket: &Path| declared_fix(exposure, socket, settings.name.as_ref());
     let exposed = is_configured.then(|| exposed(&settings.csi_socket, &inputs.reach, fix));
-    finding.into_iter().chain(exposed.flatten()).collect()
+    findings.into_iter().chain(exposed.flatten()).collect()
 }
 
 impl Registration<'_> {

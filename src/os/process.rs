@@ -19,6 +19,16 @@ use crate::os::text::printable;
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 const SERVICE: &str = ".service";
+const PROC: &str = "/proc";
+
+/// The program that made the container of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContainerRuntime {
+    /// The kubelet, through containerd or CRI-O.
+    Kubelet,
+    Podman,
+    Docker,
+}
 
 /// A process, told apart from every later process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,7 +105,7 @@ impl Process {
 
 /// The process for an operator: its pid, its name and its systemd unit, as far as they are known.
 pub(crate) fn describe(pid: u32) -> String {
-    described(Path::new("/proc"), pid)
+    described(Path::new(PROC), pid)
 }
 
 /// The systemd service that a process belongs to directly. A container may be in a control group below the
@@ -103,8 +113,42 @@ pub(crate) fn describe(pid: u32) -> String {
 /// a user's manager, and of a container that has a manager of its own, are below another unit, and systemctl
 /// does not find them.
 pub(crate) fn service(pid: u32) -> Option<String> {
-    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    own_service(&cgroup).map(printable)
+    service_in(Path::new(PROC), pid)
+}
+
+/// The same, as this proc file system shows it.
+pub(crate) fn service_in(proc: &Path, pid: u32) -> Option<String> {
+    own_service(&cgroup(proc, pid)?).map(printable)
+}
+
+/// The service that a process belongs to, or that the control group of its container is below, as for a
+/// quadlet.
+pub(crate) fn service_above(proc: &Path, pid: u32) -> Option<String> {
+    let cgroup = cgroup(proc, pid)?;
+    let unit = unit(&cgroup).filter(|unit| unit.ends_with(SERVICE));
+    unit.map(printable)
+}
+
+/// The program that made the container of a process; none if its control group does not show a container.
+pub(crate) fn container_runtime(proc: &Path, pid: u32) -> Option<ContainerRuntime> {
+    runtime(&cgroup(proc, pid)?)
+}
+
+fn runtime(cgroup: &str) -> Option<ContainerRuntime> {
+    let mut marks = [
+        // Before the others: the kubelet may use Docker.
+        ("/kubepods", ContainerRuntime::Kubelet),
+        ("/libpod-", ContainerRuntime::Podman),
+        ("/docker-", ContainerRuntime::Docker),
+        ("/docker/", ContainerRuntime::Docker),
+    ]
+    .into_iter();
+    let (_, runtime) = marks.find(|(mark, _)| cgroup.contains(mark))?;
+    Some(runtime)
+}
+
+fn cgroup(proc: &Path, pid: u32) -> Option<String> {
+    fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()
 }
 
 fn own_service(cgroup: &str) -> Option<&str> {
@@ -114,7 +158,8 @@ fn own_service(cgroup: &str) -> Option<&str> {
     lines.any(is_of_the_system).then_some(unit)
 }
 
-fn described(proc: &Path, pid: u32) -> String {
+/// The process for an operator, as this proc file system shows it.
+pub(crate) fn described(proc: &Path, pid: u32) -> String {
     // The process chooses its name itself.
     let name = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
     let name = name.ok().map(|name| printable(&name));
@@ -126,8 +171,7 @@ fn described(proc: &Path, pid: u32) -> String {
 }
 
 fn unit_of(proc: &Path, pid: u32) -> Option<String> {
-    let cgroup = fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
-    unit(&cgroup).map(printable)
+    unit(&cgroup(proc, pid)?).map(printable)
 }
 
 /// The service or scope of a process, from /proc/PID/cgroup: systemd gives each a control group of its
@@ -235,6 +279,45 @@ mod tests {
         for none in ["", "0::/\n", "0::/docker/9f\n", "garbage"] {
             assert_eq!(unit(none), None, "{none}");
         }
+    }
+
+    #[test]
+    fn the_control_group_tells_which_program_made_a_container() {
+        for (cgroup, made_by) in [
+            (
+                "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-9f.scope\n",
+                Some(ContainerRuntime::Kubelet),
+            ),
+            (
+                "0::/kubepods/besteffort/pod1/docker/9f\n",
+                Some(ContainerRuntime::Kubelet),
+            ),
+            (
+                "0::/system.slice/nfs.service/libpod-payload-9f\n",
+                Some(ContainerRuntime::Podman),
+            ),
+            (
+                "0::/machine.slice/libpod-9f.scope/container\n",
+                Some(ContainerRuntime::Podman),
+            ),
+            (
+                "0::/system.slice/docker-9f.scope\n",
+                Some(ContainerRuntime::Docker),
+            ),
+            ("4:memory:/docker/9f\n", Some(ContainerRuntime::Docker)),
+            ("0::/system.slice/docker.service\n", None),
+            ("0::/system.slice/nfs.service\n", None),
+        ] {
+            assert_eq!(runtime(cgroup), made_by, "{cgroup}");
+        }
+        let proc = tempfile::tempdir().unwrap();
+        let process = proc.path().join("7");
+        fs::create_dir(&process).unwrap();
+        let quadlet = "0::/system.slice/nfs.service/libpod-payload-9f\n";
+        fs::write(process.join("cgroup"), quadlet).unwrap();
+        assert_eq!(service_in(proc.path(), 7), None);
+        let above = service_above(proc.path(), 7);
+        assert_eq!(above.as_deref(), Some("nfs.service"));
     }
 
     #[test]

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bed::{Behaviour, FakeDriver};
+use bed::{Behaviour, FakeDriver, KubeletVolumes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{advance, sleep, timeout};
 
 use super::runner::Runner;
 use super::timers::Timer;
+use super::volume_looks::Asking;
 use super::{Order, Supervisor};
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::directory::inode;
@@ -242,6 +244,76 @@ async fn a_link_that_may_hang_is_not_looked_at() {
     let key = supervisor.key_of(ID).unwrap();
     supervisor.directory_gone(key, true);
     assert!(departure(&supervisor).is_some());
+}
+
+/// Volumes are looked at again every five minutes, and at no other time.
+#[tokio::test(start_paused = true)]
+async fn a_departed_driver_stays_while_its_volumes_are_in_use_and_goes_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let volumes = KubeletVolumes::below(dir.path().join("kubelet"));
+    let volume = volumes.pod("pod-1", "pvc-1", ID, "handle-1");
+    let Departed {
+        mut supervisor,
+        link,
+        socket,
+    } = Departed::below(dir.path()).await;
+    supervisor.finish_turn();
+    for _ in 0..3 {
+        advance(Duration::from_secs(300)).await;
+        supervisor.wake();
+        assert!(supervisor.volume_looks.is_looking());
+        looked_at_volumes(&mut supervisor).await;
+        assert!(link.is_symlink() && socket.exists());
+        let reason = &runner(&supervisor, ID).unwrap().published.reason;
+        assert!(
+            reason.contains("1 volume is in use by pod pod-1"),
+            "{reason}"
+        );
+        // The slow look at plugins_dir asks for nothing.
+        advance(Duration::from_secs(100)).await;
+        supervisor.look_at_plugins();
+        supervisor.wake();
+        supervisor.finish_turn();
+        assert!(!supervisor.volume_looks.is_looking());
+        assert!(supervisor.timers.next().unwrap() > supervisor.now());
+    }
+    volume.remove();
+    advance(Duration::from_secs(300)).await;
+    supervisor.wake();
+    looked_at_volumes(&mut supervisor).await;
+    assert!(runner(&supervisor, ID).is_none());
+    assert!(!link.is_symlink() && !socket.exists());
+}
+
+/// A request that comes while a look goes on waits for the next look: a volume may have been mounted since.
+#[tokio::test(start_paused = true)]
+async fn a_command_waits_for_a_look_that_begins_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    supervisor.finish_turn();
+    let withdraw = |supervisor: &mut Supervisor| {
+        let (reply, outcome) = oneshot::channel();
+        let asking = Asking::Withdrawal {
+            driver: ID.to_owned(),
+            force: false,
+            reply,
+        };
+        supervisor.look_at_volumes(asking);
+        outcome
+    };
+    let first = withdraw(&mut supervisor);
+    let second = withdraw(&mut supervisor);
+    let used = KubeletVolumes::below(dir.path().join("kubelet"));
+    used.pod("pod-1", "pvc-1", ID, "handle-1");
+    let seen_before = Arc::new(NodeVolumes::default());
+    supervisor.volumes_seen(&seen_before);
+    supervisor.finish_turn();
+    assert_eq!(first.await.unwrap(), Ok(()));
+    let key = supervisor.key_of(ID).unwrap();
+    supervisor.step(key, Event::Publish);
+    looked_at_volumes(&mut supervisor).await;
+    let refusal = second.await.unwrap().unwrap_err();
+    assert!(refusal.contains("1 volume is in use"), "{refusal}");
 }
 
 /// A reload that says how long a driver is waited for counts from the moment when it went.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::unit_properties::UnitProperties;
+use super::unit_properties::{UNIT, UnitProperties};
 
 const PROPERTIES: &str =
     "MainPID,PrivateNetwork,RestrictAddressFamilies,IPAddressAllow,IPAddressDeny";
@@ -32,7 +32,7 @@ pub(crate) enum Unreachable {
 impl NetworkSandbox {
     /// The sandbox of the registrar's unit; none without systemd, or without the unit.
     pub(crate) async fn of_unit() -> Option<NetworkSandbox> {
-        let properties = UnitProperties::of_unit(PROPERTIES).await?;
+        let properties = UnitProperties::of(UNIT, PROPERTIES).await?;
         Some(NetworkSandbox::of(&properties))
     }
 
@@ -98,15 +98,14 @@ fn is_loopback(network: &str) -> bool {
 mod tests {
     use super::super::systemctl::Systemctl;
     use super::super::systemctl::tests::script;
-    use super::super::unit_properties::UNIT;
     use super::*;
 
     const LOOPBACK: &str = "127.0.0.1:9809";
     const NODE: &str = "10.0.0.5:9809";
 
     async fn asked(lines: &str) -> Option<NetworkSandbox> {
-        let (_dir, path) = script(&format!("[ $3 = {UNIT} ] && printf '{lines}'"));
-        let asked = UnitProperties::ask(Systemctl(&path), PROPERTIES).await;
+        let (_dir, path) = script(&format!("[ $4 = {UNIT} ] && printf '{lines}'"));
+        let asked = UnitProperties::ask(Systemctl(&path), UNIT, PROPERTIES).await;
         asked.unwrap().as_ref().map(NetworkSandbox::of)
     }
 

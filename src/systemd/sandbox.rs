@@ -10,7 +10,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::unit_properties::UnitProperties;
+use super::unit_properties::{UNIT, UnitProperties};
 use crate::config::{Listen, RootDir, Settings};
 
 /// The directives that keep directories from the daemon, or give them back.
@@ -74,7 +74,7 @@ pub(crate) fn of_this_process(settings: &Settings) -> Result<(), Kept> {
 /// Whether the unit of this host, with its drop-ins, would leave the daemon every directory of these
 /// settings. None if systemd does not run or does not know the unit.
 pub(crate) async fn of_the_unit(settings: &Settings) -> Option<Result<(), Kept>> {
-    let directives = Directives(UnitProperties::of_unit(DIRECTIVES).await?);
+    let directives = Directives(UnitProperties::of(UNIT, DIRECTIVES).await?);
     let hides = |directory: &str| directives.hide(directory);
     let locks = |path: &Path| directives.lock(path) || is_read_only(path);
     Some(Kept::unless_empty(complaints(
@@ -204,7 +204,7 @@ mod tests {
     /// What a unit with these directives would keep from the daemon; none if it is not loaded.
     async fn kept(settings: &Settings, shown: &str) -> Option<Vec<String>> {
         let (_dir, path) = script(&format!("printf '%s\\n' {shown}"));
-        let asked = UnitProperties::ask(Systemctl(&path), DIRECTIVES).await;
+        let asked = UnitProperties::ask(Systemctl(&path), UNIT, DIRECTIVES).await;
         let directives = Directives(asked.unwrap()?);
         let hides = |directory: &str| directives.hide(directory);
         let locks = |path: &Path| directives.lock(path);

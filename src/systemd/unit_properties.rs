@@ -1,4 +1,4 @@
-//! The properties of the registrar's unit, as systemd has loaded it with its drop-ins.
+//! The properties of a unit, as systemd has loaded it with its drop-ins.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ pub(super) const UNIT: &str = "node-storage-driver-registrar.service";
 pub(super) struct UnitProperties(BTreeMap<String, String>);
 
 impl UnitProperties {
-    /// The properties with these names, separated by commas; none if systemd does not run or has not
-    /// loaded the unit.
-    pub(super) async fn of_unit(names: &str) -> Option<UnitProperties> {
-        let asked = in_time(UnitProperties::ask(SYSTEMCTL, names)).await;
+    /// The properties of a unit with these names, separated by commas; none if systemd does not run or has
+    /// not loaded the unit.
+    pub(super) async fn of(unit: &str, names: &str) -> Option<UnitProperties> {
+        let asked = in_time(UnitProperties::ask(SYSTEMCTL, unit, names)).await;
         asked.unwrap_or_else(|error| {
-            tracing::debug!(%error, "cannot ask systemd for the unit's sandbox");
+            tracing::debug!(%error, unit, "cannot ask systemd for the properties of a unit");
             None
         })
     }
@@ -24,10 +24,11 @@ impl UnitProperties {
     /// An older systemd leaves out the properties that it does not know.
     pub(super) async fn ask(
         systemctl: Systemctl<'_>,
+        unit: &str,
         names: &str,
     ) -> Result<Option<UnitProperties>, SystemctlError> {
         let wanted = format!("--property=LoadState,{names}");
-        let answer = systemctl.ask(&["show", &wanted, UNIT]).await?;
+        let answer = systemctl.ask(&["show", &wanted, "--", unit]).await?;
         let pairs = answer.lines().filter_map(|line| line.split_once('='));
         let values = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let properties = UnitProperties(values.collect());

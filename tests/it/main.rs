@@ -17,6 +17,7 @@ mod operator;
 mod registration;
 mod security;
 mod tmux;
+mod yaml;
 
 bed::kubelet_process!();
 bed::registrar_program!();

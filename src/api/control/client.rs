@@ -75,16 +75,19 @@ impl Client {
     }
 
     pub(crate) async fn status(&mut self) -> Result<Status, ClientError> {
-        answer(
-            &self.path,
-            self.control.get_status(StatusRequest::default()),
-        )
-        .await
+        let status = self.control.get_status(StatusRequest { volumes: false });
+        answer(&self.path, status).await
+    }
+
+    /// The status with the volumes in use, for which the daemon reads the kubelet's files.
+    pub(crate) async fn status_with_volumes(&mut self) -> Result<Status, ClientError> {
+        let status = self.control.get_status(StatusRequest { volumes: true });
+        answer(&self.path, status).await
     }
 
     /// The status now and at each change.
-    pub(crate) async fn watch(&mut self) -> Result<Statuses, ClientError> {
-        let statuses = self.control.watch_status(StatusRequest::default());
+    pub(crate) async fn watch(&mut self, request: StatusRequest) -> Result<Statuses, ClientError> {
+        let statuses = self.control.watch_status(request);
         answer(&self.path, statuses).await.map(Statuses)
     }
 

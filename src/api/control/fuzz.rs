@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::*;
 use crate::api::command::Request;
 use crate::api::snapshot::Snapshot;
+use crate::disk::reach::Reach;
 use crate::os::fuzz::Fuzz;
 
 /// An honest client asks after so many others.
@@ -72,9 +73,10 @@ impl Scene {
         let (looks, looked) = watch::channel(());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let _guard = runtime.enter();
+        let volumes = VolumeReader::new(dir.path().join("kubelet"), Reach::default());
         let commanded = asked.clone();
         let commands = Commands::new(move |request| supervise(request, &commanded));
-        let task = serve(place, commands, Snapshots::new(receiver), looked).unwrap();
+        let task = serve(place, commands, Snapshots::new(receiver), volumes, looked).unwrap();
         Scene {
             path,
             asked,
@@ -123,6 +125,8 @@ impl Scene {
     async fn honest(&self) {
         let mut client = Client::connect(&self.path).await.unwrap();
         let status = client.status().await.unwrap();
+        assert_eq!(status, Snapshot::default().status());
+        let status = client.status_with_volumes().await.unwrap();
         assert_eq!(status, Snapshot::default().status());
     }
 }

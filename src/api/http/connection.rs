@@ -52,7 +52,7 @@ pub(super) async fn answer(stream: Box<dyn Stream>, caller: Caller, pages: Pages
             if caller.has_left() {
                 return Err(Left);
             }
-            Ok(pages.answer(request.method(), request.uri().path()))
+            Ok(pages.answer(request.method(), request.uri().path()).await)
         }
     });
     let connection = http1::Builder::new()

@@ -14,7 +14,9 @@ use super::connection::answer;
 use super::page::Pages;
 use crate::api::metrics::Metrics;
 use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
+use crate::disk::reach::Reach;
 use crate::grpc::proto::control::Driver;
+use crate::kubelet::volumes::VolumeReader;
 use crate::os::fuzz::Fuzz;
 
 /// Stands in the status, and may come out of it only as text.
@@ -64,8 +66,9 @@ impl Scene {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().start_paused(true).build().unwrap();
         let (board, receiver) = watch::channel(Arc::new(snapshot()));
+        let volumes = VolumeReader::new("/nowhere".into(), Reach::default());
         Scene {
-            pages: Pages::new(Snapshots::new(receiver), Metrics::new()),
+            pages: Pages::new(Snapshots::new(receiver), volumes, Metrics::new()),
             _board: board,
             runtime,
         }

@@ -20,7 +20,7 @@ pub(super) fn page(status: &Status) -> String {
         "<p>No drivers are configured.</p>\n".to_owned()
     } else {
         format!(
-            "<table>\n<tr><th>Driver<th>Phase<th>Ready<th>Since<th>Node id<th>Reason\n{rows}</table>\n"
+            "<table>\n<tr><th>Driver<th>Phase<th>Ready<th>Since<th>Volumes<th>Node id<th>Reason\n{rows}</table>\n"
         )
     };
     let note = |note: &String| format!("<p class=\"note\">{}</p>\n", escape(note));
@@ -43,8 +43,9 @@ fn row(driver: &Driver, now: Timestamp) -> String {
         false => "",
     };
     let ready = status::readiness(driver);
+    let volumes = status::volumes(driver);
     format!(
-        "<tr><td>{}<td class=\"phase {phase}\">{phase}<td{class}>{ready}<td>{}<td>{}<td>{}\n",
+        "<tr><td>{}<td class=\"phase {phase}\">{phase}<td{class}>{ready}<td>{}<td>{volumes}<td>{}<td>{}\n",
         escape(&driver.id),
         age(&driver.since, now),
         escape(driver.node_id.as_deref().unwrap_or("-")),

@@ -17,6 +17,7 @@ use crate::api::command::Commands;
 use crate::api::metrics::Metrics;
 use crate::api::snapshot::Snapshots;
 use crate::config::Listen;
+use crate::kubelet::volumes::VolumeReader;
 use crate::os::task::Task;
 
 /// Serves at the address that `wanted` has. Reports a failure, and retries at each of the supervisor's slow
@@ -26,12 +27,13 @@ pub(crate) fn serve(
     looks: watch::Receiver<()>,
     commands: Commands,
     snapshots: Snapshots,
+    volumes: VolumeReader,
     metrics: Metrics,
 ) -> Task {
     let server = Server {
         wanted,
         looks,
-        pages: Pages::new(snapshots, metrics),
+        pages: Pages::new(snapshots, volumes, metrics),
         commands,
         trouble: None,
     };

@@ -10,32 +10,40 @@ use percent_encoding::percent_decode_str;
 use super::landing;
 use crate::api::metrics::{self, Metrics};
 use crate::api::snapshot::Snapshots;
-use crate::api::status;
+use crate::api::{status, volumes};
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
+use crate::kubelet::volumes::VolumeReader;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 /// Before a driver's id.
 const READY_DRIVER: &str = "/readyz/";
+/// The health of the daemon and of its drivers does not depend on the volumes, nor on the kubelet's disk.
+const SHOW_VOLUMES: [&str; 3] = ["/", "/status", "/metrics"];
 
 /// Answers requests from the snapshot.
 #[derive(Clone)]
 pub(super) struct Pages {
     snapshots: Snapshots,
+    volumes: VolumeReader,
     metrics: Metrics,
 }
 
 impl Pages {
-    pub(super) fn new(snapshots: Snapshots, metrics: Metrics) -> Pages {
-        Pages { snapshots, metrics }
+    pub(super) fn new(snapshots: Snapshots, volumes: VolumeReader, metrics: Metrics) -> Pages {
+        Pages {
+            snapshots,
+            volumes,
+            metrics,
+        }
     }
 
-    pub(super) fn answer(&self, method: &Method, path: &str) -> Response<String> {
-        let response = with(self.page(method, path), CACHE_CONTROL, "no-store");
+    pub(super) async fn answer(&self, method: &Method, path: &str) -> Response<String> {
+        let response = with(self.page(method, path).await, CACHE_CONTROL, "no-store");
         with(response, X_CONTENT_TYPE_OPTIONS, "nosniff")
     }
 
-    fn page(&self, method: &Method, path: &str) -> Response<String> {
+    async fn page(&self, method: &Method, path: &str) -> Response<String> {
         let known = matches!(path, "/" | "/healthz" | "/readyz" | "/status" | "/metrics");
         let of_driver = path.strip_prefix(READY_DRIVER);
         if !known && of_driver.is_none() {
@@ -46,7 +54,7 @@ impl Pages {
             let refusal = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, words);
             return with(refusal, ALLOW, "GET, HEAD");
         }
-        let now = match self.snapshots.clone().now() {
+        let mut now = match self.snapshots.clone().now() {
             Ok(now) => now.status(),
             Err(error) => {
                 return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n"));
@@ -54,6 +62,9 @@ impl Pages {
         };
         if let Some(id) = of_driver {
             return ready_driver(&now, id);
+        }
+        if SHOW_VOLUMES.contains(&path) {
+            volumes::show(&mut now, &*self.volumes.recent().await);
         }
         match path {
             "/healthz" => {

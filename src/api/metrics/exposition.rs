@@ -49,7 +49,7 @@ const COUNTS: [Count; 5] = [
 /// A number of a driver that may not be known: its name, its help, and where it is in the status.
 type Gauge = (&'static str, &'static str, fn(&Driver) -> Option<i64>);
 
-const GAUGES: [Gauge; 3] = [
+const GAUGES: [Gauge; 4] = [
     (
         "nsdr_driver_volume_limit",
         "The volume limit that the driver reports; 0 for none",
@@ -64,6 +64,15 @@ const GAUGES: [Gauge; 3] = [
         "nsdr_driver_up",
         "Whether the driver answers on its socket",
         |driver| Some(driver.answering.into()),
+    ),
+    (
+        "nsdr_driver_volumes",
+        "How many volumes of the driver are in use on the node; absent if that is not known",
+        |driver| {
+            driver
+                .volumes
+                .and_then(|volumes| i64::try_from(volumes).ok())
+        },
     ),
 ];
 
@@ -175,6 +184,7 @@ mod tests {
             answering: true,
             volume_limit: Some(5),
             registered_volume_limit: Some(8),
+            volumes: Some(2),
             ..Driver::default()
         };
         Status {
@@ -210,6 +220,7 @@ mod tests {
             ("nsdr_problems", "gauge"),
             ("nsdr_driver_volume_limit", "gauge"),
             ("nsdr_driver_registered_volume_limit", "gauge"),
+            ("nsdr_driver_volumes", "gauge"),
             ("nsdr_driver_time_to_register_seconds", "histogram"),
             ("csi_sidecar_operations_seconds", "histogram"),
             ("nsdr_build_info", "gauge"),

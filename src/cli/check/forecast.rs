@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use humantime::format_duration;
 
+use crate::api::volumes;
 use crate::config::{DriverSettings, Key, Settings, csi_socket};
 use crate::csi::discover::Discoverable;
 use crate::disk::directory;
@@ -40,6 +41,8 @@ struct RunningDriver {
     registered: bool,
     /// It responds now.
     answering: bool,
+    /// The volumes in use that keep it on the node, in words.
+    kept_by: Option<String>,
 }
 
 /// The configuration that would take effect.
@@ -116,6 +119,7 @@ impl RunningDriver {
             withdrawn_by_hand: record.is_some_and(|record| record.withdrawn_by_hand),
             registered: driver.phase == Phase::Registered.as_str(),
             answering: driver.answering,
+            kept_by: volumes::of(driver).and_then(|volumes| volumes.words()),
         }
     }
 }
@@ -171,7 +175,8 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
     for driver in &running.drivers {
         let new = ids.get(&driver.id).and_then(Option::as_ref);
         let fate = match (new, &moved) {
-            (None, _) => Fate::Withdraw(why_lost(settings, driver)),
+            (None, None) => lose(settings, driver),
+            (None, Some(_)) => Fate::Withdraw(why_lost(settings, driver)),
             (Some(_), _) if driver.withdrawn_by_hand => {
                 Fate::LeaveAlone(Some("withdrawn until you publish it".to_owned()))
             }
@@ -197,6 +202,17 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
         Fate::LeaveAlone(_) => 2,
     });
     fates
+}
+
+/// A driver that the settings do not have any more leaves, unless its volumes are in use.
+fn lose(settings: &Settings, driver: &RunningDriver) -> Fate {
+    let why = why_lost(settings, driver);
+    match driver.kept_by.as_ref().filter(|_| driver.registered) {
+        Some(volumes) => Fate::LeaveAlone(Some(format!(
+            "{why}, and the registration stays until its volumes are unmounted: {volumes}"
+        ))),
+        None => Fate::Withdraw(why),
+    }
 }
 
 /// Why the settings do not have this driver any more.
@@ -287,7 +303,9 @@ fn silence(
         .filter(|_| is_silent && driver.registered);
     let withdrawn = after.map(|after| {
         let after = format_duration(after);
-        format!("is withdrawn when that has lasted {after} (withdraw_after)")
+        format!(
+            "is withdrawn when that has lasted {after} (withdraw_after), unless its volumes are in use"
+        )
     });
     match (wrong_name, withdrawn) {
         (Some(name), Some(withdrawn)) => Some(format!("{name}; it {withdrawn}")),

@@ -1,25 +1,28 @@
-//! `import-ndr`: prints a configuration equivalent to a node-driver-registrar unit or command line.
+//! `import-ndr`: prints a configuration equivalent to a node-driver-registrar unit, manifest or command
+//! line.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use thiserror::Error;
 
 use super::flags::{NdrError, NdrFlags};
+use super::imported::{Imported, ImportedKey, configuration};
+use super::manifest::{ManifestError, RegistrarContainer};
 use super::normalize::{Normalized, normalize};
 use super::unit_file::{command_line, commands};
 use crate::cli::args::{Args, Command};
 use crate::cli::configuration::Configuration;
 use crate::cli::exit::{Exit, print_error};
 use crate::cli::render::print;
-use crate::config::{
-    self, ConfigError, ExplainedKey, Key, Loaded, Origin, Overrides, Provenance, Sources,
-};
+use crate::config::{self, ConfigError, Loaded, Overrides, Sources};
 use crate::disk::directory;
+use crate::grpc::client::without_scheme;
 use crate::os::go_flags;
+use crate::os::text::{on_one_line, printable};
 
 /// The directories of systemd's units, in the order of their precedence.
 const UNIT_DIRECTORIES: [&str; 5] = [
@@ -33,29 +36,64 @@ const UNIT_DIRECTORIES: [&str; 5] = [
 /// A command with one of these flags is node-driver-registrar's, whatever the name of its program.
 const NDR_FLAGS: [&str; 2] = ["csi-address", "kubelet-registration-path"];
 
+/// The flags whose value is a path.
+const PATHS: [&str; 3] = [
+    "csi-address",
+    "kubelet-registration-path",
+    "plugin-registration-path",
+];
+
 /// The source of the values that come from a link.
 const LN: &str = "ln -s";
 
-/// The note before keys that are not set.
-const NOT_SET: &str =
-    "These keys apply to every driver, and this host is configured already, so they are comments:";
+/// The largest manifest. A file with many custom resources has two megabytes.
+const LARGEST: u64 = 4 << 20;
+
+/// The extensions of a manifest. JSON is YAML.
+const MANIFESTS: [&str; 3] = ["yaml", "yml", "json"];
 
 #[derive(Debug, Error)]
-enum ImportError {
+pub(super) enum ImportError {
     #[error("cannot read {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
+    #[error("{} has more than {LARGEST} bytes", .0.display())]
+    Large(PathBuf),
     #[error("the unit {0} is in none of systemd's directories")]
     NoUnit(String),
     #[error(
         "{0} does not run node-driver-registrar: no command has --csi-address or --kubelet-registration-path"
     )]
     NoCommand(String),
+    #[error("{}: {source}", .path.display())]
+    Manifest {
+        path: PathBuf,
+        source: ManifestError,
+    },
+    #[error("{file}: {}", .why.join("; "))]
+    NoneLeft { file: String, why: Vec<String> },
+    #[error(
+        "{0}: another container has the driver id \"{1}\", with other paths; import the two from separate files"
+    )]
+    TwoDrivers(String, String),
     #[error("node-driver-registrar does not have this flag: {0}")]
     Flags(String),
+    #[error("{flag} has no value here: {why}")]
+    Variable { flag: String, why: String },
+    #[error("{0} is a path of Windows, where this program does not run")]
+    Windows(String),
     #[error(transparent)]
     Ndr(#[from] NdrError),
     #[error(transparent)]
     Config(#[from] ConfigError),
+}
+
+/// What the words of the command line name, with its name.
+#[derive(Debug)]
+enum Source {
+    /// A unit's commands, or a command line.
+    Commands(String, Vec<Vec<String>>),
+    /// The containers of a manifest.
+    Containers(String, Vec<RegistrarContainer>),
 }
 
 pub(crate) fn import(args: &Args, words: &[String]) -> Result<(), Exit> {
@@ -67,32 +105,65 @@ pub(crate) fn import(args: &Args, words: &[String]) -> Result<(), Exit> {
         ));
     }
     let present = present.ok();
-    let imported =
-        read(words).and_then(|(source, commands)| translate(&source, &commands, present.as_ref()));
+    let imported = read(words).and_then(|source| match source {
+        Source::Commands(source, commands) => translate(&source, &commands, present.as_ref()),
+        Source::Containers(source, containers) => {
+            let (toml, left_out) = translate_containers(&source, &containers, present.as_ref())?;
+            for container in left_out {
+                print_error(&format!("warning: {source}: {container}"));
+            }
+            Ok(toml)
+        }
+    });
     print(&imported.map_err(Exit::failed)?)
 }
 
-/// The commands of the unit that the words name, or the command line itself.
-fn read(words: &[String]) -> Result<(String, Vec<Vec<String>>), ImportError> {
-    let of_line = |commands| Ok(("the command line".to_owned(), commands));
+/// Reads the unit or the manifest that the words name, or takes the words as the command line itself.
+fn read(words: &[String]) -> Result<Source, ImportError> {
+    let of_line = |commands| Ok(Source::Commands("the command line".to_owned(), commands));
     let [only] = words else {
         return of_line(vec![words.to_vec()]);
     };
+    let path = Path::new(only);
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let is_manifest = extension.is_some_and(|extension| MANIFESTS.contains(&extension));
     let is_word = !only.contains(char::is_whitespace);
-    let file = if is_word && Path::new(only).is_file() {
-        PathBuf::from(only)
+    let file = if path.is_file() && (is_word || is_manifest) {
+        path.to_owned()
     } else if is_word && only.ends_with(".service") {
         let mut paths = UNIT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(only));
         let found = paths.find(|path| path.is_file());
         found.ok_or_else(|| ImportError::NoUnit(only.clone()))?
+    } else if is_word && is_manifest {
+        let source = io::Error::from(io::ErrorKind::NotFound);
+        let path = path.to_owned();
+        return Err(ImportError::Read { path, source });
     } else {
         return of_line(command_line(only));
     };
-    let text = fs::read_to_string(&file).map_err(|source| ImportError::Read {
-        path: file.clone(),
+    let text = read_file(&file)?;
+    let source = file.display().to_string();
+    if !is_manifest {
+        return Ok(Source::Commands(source, commands(&text)));
+    }
+    match RegistrarContainer::all(&text) {
+        Ok(containers) => Ok(Source::Containers(source, containers)),
+        Err(source) => Err(ImportError::Manifest { path: file, source }),
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, ImportError> {
+    let failed = |source| ImportError::Read {
+        path: path.to_owned(),
         source,
-    })?;
-    Ok((file.display().to_string(), commands(&text)))
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    let read = file.take(LARGEST + 1).read_to_string(&mut text);
+    if read.map_err(failed)? as u64 > LARGEST {
+        return Err(ImportError::Large(path.to_owned()));
+    }
+    Ok(text)
 }
 
 /// `present` is the configuration of this host, if it is valid.
@@ -114,88 +185,121 @@ fn translate(
     for link in commands.iter().filter_map(|command| link(command)) {
         notes.extend(put_link(link, &flags, &mut sources.overrides));
     }
-    notes.extend(flags.without_effect().into_iter().map(str::to_owned));
-    if !ignored.is_empty() {
-        notes.push(format!("no effect: {}", ignored.join(" ")));
-    }
-    let imported: Vec<ImportedKey> = config::load(&sources)?
-        .provenance()
-        .into_iter()
-        .filter_map(ImportedKey::of)
-        .collect();
-    let (of_drivers, of_host): (Vec<_>, Vec<_>) =
-        imported.into_iter().partition(ImportedKey::is_of_driver);
-    if may_set(&of_host, present) {
-        return Ok(toml(source, &notes, of_host.iter().chain(&of_drivers)));
-    }
-    if !of_host.is_empty() {
-        notes.push(NOT_SET.to_owned());
-        let present = present.map(Loaded::provenance).unwrap_or_default();
-        notes.extend(
-            of_host
-                .iter()
-                .map(|key| format!("  {}", key.beside(&present))),
-        );
-    }
-    Ok(toml(source, &notes, of_drivers.iter()))
+    notes.extend(without_effect(&flags, &ignored));
+    let keys = keys(&sources)?;
+    let import = Imported {
+        place: None,
+        keys,
+        notes,
+    };
+    configuration(source, vec![import], &[], present)
 }
 
-/// A key that the command sets.
-struct ImportedKey {
-    key: Key,
-    value: String,
-    flag: String,
-}
-
-impl ImportedKey {
-    fn of(explained: ExplainedKey) -> Option<ImportedKey> {
-        match (explained.provenance, explained.value) {
-            (Provenance::Set(Origin::Flag(flag)), Some(value)) => Some(ImportedKey {
-                key: explained.key,
-                value,
-                flag,
-            }),
-            _ => None,
+/// The configuration of all containers, and those that are left out, with the reason.
+fn translate_containers(
+    source: &str,
+    containers: &[RegistrarContainer],
+    present: Option<&Loaded>,
+) -> Result<(String, Vec<String>), ImportError> {
+    let (mut imports, mut left_out) = (Vec::new(), Vec::new());
+    let mut together = Sources::default();
+    for container in containers {
+        match of_container(container, present) {
+            Ok((flags, import)) => {
+                flags.put_into(&mut together)?;
+                imports.push(import);
+            }
+            Err(why) => {
+                let why = printable(&on_one_line(&why.to_string()));
+                left_out.push(format!("{}: left out: {why}", container.place));
+            }
         }
     }
-
-    fn is_of_driver(&self) -> bool {
-        self.key
-            .parts()
-            .first()
-            .is_some_and(|first| first == "drivers")
+    if imports.is_empty() {
+        return Err(ImportError::NoneLeft {
+            file: source.to_owned(),
+            why: left_out,
+        });
     }
-
-    /// The key with its value, and what this host has in its place.
-    fn beside(&self, present: &[ExplainedKey]) -> String {
-        let Self { key, value, flag } = self;
-        let present = present.iter().find(|present| present.key == *key);
-        let present = present.and_then(|present| Some((present.value.as_ref()?, present)));
-        let why = match present {
-            Some((same, at)) if same == value => format!("; in effect already, {}", at.provenance),
-            Some((other, at)) => format!("; this host has {other}, {}", at.provenance),
-            None => String::new(),
-        };
-        format!("{key} = {value}  # {flag}{why}")
-    }
+    let toml = configuration(source, imports, &left_out, present)?;
+    // Drivers that are valid alone may have one socket together.
+    config::load(&together)?;
+    Ok((toml, left_out))
 }
 
-/// Whether the keys that apply to every driver may be set: the host declares no driver yet, and sets
-/// none of these keys to another value.
-fn may_set(keys: &[ImportedKey], present: Option<&Loaded>) -> bool {
-    let Some(present) = present else {
-        return false;
-    };
-    let is_set = |entry: &ExplainedKey| match &entry.provenance {
-        Provenance::Set(origin) | Provenance::Found(origin, _) => *origin != Origin::BuiltIn,
-        Provenance::Defaults(_) | Provenance::Derived(_) | Provenance::Learned => false,
-    };
-    let entries = present.provenance();
-    let differs = |key: &ImportedKey| {
-        let mut set = entries.iter().filter(|entry| is_set(entry));
-        set.any(|entry| entry.key == key.key && entry.value.as_ref() != Some(&key.value))
-    };
-    present.settings.drivers.is_empty() && !keys.iter().any(differs)
+/// The flags of a container with the paths of the host, and the keys that they set.
+fn of_container(
+    container: &RegistrarContainer,
+    present: Option<&Loaded>,
+) -> Result<(NdrFlags, Imported), ImportError> {
+    let mut notes = Vec::new();
+    let command = resolved(container, &mut notes)?;
+    let (mut flags, ignored) = parse(&command)?;
+    if let Some(path) = of_windows(&flags) {
+        return Err(ImportError::Windows(printable(path)));
+    }
+    notes.extend(flags.move_to_host(|path| container.on_host(path)));
+    let settings = present.map(|present| present.settings.clone());
+    let socket = settings.unwrap_or_default().driver(&flags.id()).csi_socket;
+    if flags.csi_address.as_deref().map(Path::new) != Some(&socket) {
+        notes.push(format!(
+            "the driver on the host should listen on {}; then remove csi_socket and endpoint",
+            socket.display()
+        ));
+    }
+    notes.extend(without_effect(&flags, &ignored));
+    let mut sources = Sources::default();
+    flags.put_into(&mut sources)?;
+    let keys = keys(&sources)?;
+    let place = Some(container.place.clone());
+    Ok((flags, Imported { place, keys, notes }))
+}
+
+/// A path such as `C:\csi\csi.sock`.
+fn of_windows(flags: &NdrFlags) -> Option<&str> {
+    let paths = [
+        &flags.csi_address,
+        &flags.kubelet_registration_path,
+        &flags.plugin_registration_path,
+    ];
+    let mut paths = paths.into_iter().flatten().map(|path| without_scheme(path));
+    paths.find(|path| path.contains('\\') || path.as_bytes().get(1) == Some(&b':'))
+}
+
+/// The command without the flags whose value is not in the manifest. A path must have a value.
+fn resolved(
+    container: &RegistrarContainer,
+    notes: &mut Vec<String>,
+) -> Result<Vec<String>, ImportError> {
+    let mut command = Vec::new();
+    for word in &container.command {
+        let Some(why) = container.unresolved(word) else {
+            command.push(word.clone());
+            continue;
+        };
+        match go_flags::split(word) {
+            Some((name, Some(_))) if !PATHS.contains(&name) => {
+                notes.push(format!("not imported: {}: {why}", printable(word)));
+            }
+            _ => {
+                let flag = printable(word);
+                return Err(ImportError::Variable { flag, why });
+            }
+        }
+    }
+    Ok(command)
+}
+
+/// What the flags do not do here.
+fn without_effect(flags: &NdrFlags, ignored: &[String]) -> Vec<String> {
+    let without = flags.without_effect().into_iter().map(str::to_owned);
+    let ignored = (!ignored.is_empty()).then(|| format!("no effect: {}", ignored.join(" ")));
+    without.chain(ignored).collect()
+}
+
+fn keys(sources: &Sources) -> Result<Vec<ImportedKey>, ImportError> {
+    let explained = config::load(sources)?.provenance().into_iter();
+    Ok(explained.filter_map(ImportedKey::of).collect())
 }
 
 fn parse(command: &[String]) -> Result<(NdrFlags, Vec<String>), ImportError> {
@@ -249,30 +353,6 @@ fn put_link(
     let (name, target) = (at.file_name()?.display(), target.file_name()?);
     let renamed = names_link && at.file_name() != Some(target);
     renamed.then(|| format!("the link was {name}; its name now comes from the driver"))
-}
-
-/// A configuration file with these values. The others have their defaults.
-fn toml<'a>(source: &str, notes: &[String], keys: impl Iterator<Item = &'a ImportedKey>) -> String {
-    let mut toml = format!("# Equivalent to the node-driver-registrar of {source}\n");
-    for note in notes {
-        toml += &format!("# {note}\n");
-    }
-    let mut table = String::new();
-    for ImportedKey { key, value, flag } in keys {
-        let [parents @ .., key] = key.parts() else {
-            continue;
-        };
-        let header = match parents {
-            [] => String::new(),
-            parents => format!("[{}]", Key::of(parents)),
-        };
-        if header != table {
-            toml += &format!("\n{header}\n");
-            table = header;
-        }
-        toml += &format!("{key} = {value}  # {flag}\n");
-    }
-    toml
 }
 
 #[cfg(test)]

@@ -5,17 +5,18 @@ use jiff::Timestamp;
 
 use super::paint::{BAD, GOOD, PENDING, Paint, QUIET, TITLE, style_of};
 use super::wrap;
-use crate::api::{age, status};
+use crate::api::{age, status, volumes};
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::columns::{columns, padded, shortened};
 use crate::os::text::printable;
 
 /// A longer id gets a line of its own: cut short, a user could not type it again.
-const WIDEST_DRIVER: usize = 32;
+const WIDEST_DRIVER: usize = 28;
 const READY: usize = "READY".len();
 /// `waiting-for-kubelet`
 const PHASE: usize = 19;
 const SINCE: usize = 5;
+const VOLUMES: usize = "VOLUMES".len();
 const GAP: usize = 2;
 const INDENT: usize = 2;
 /// A narrower terminal gets lines that are too long.
@@ -27,17 +28,26 @@ struct Table {
     /// The columns of an id.
     driver: usize,
     paint: Paint,
+    /// The user asked for these drivers.
+    is_detailed: bool,
 }
 
 /// The status in lines for a terminal of this width, without a line feed at the end. Without a width,
-/// no line is broken or cut.
-pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint: Paint) -> String {
+/// no line is broken or cut. For drivers that the user named, `is_detailed`, it tells more.
+pub(crate) fn table(
+    status: &Status,
+    width: Option<usize>,
+    now: Timestamp,
+    paint: Paint,
+    is_detailed: bool,
+) -> String {
     let ids = status.drivers.iter().map(|driver| columns(&driver.id));
     let longest = ids.filter(|length| *length <= WIDEST_DRIVER).max();
     let table = Table {
         width: width.map(|width| width.max(NARROWEST)),
         driver: longest.unwrap_or(0).max("DRIVER".len()),
         paint,
+        is_detailed,
     };
     let mut lines = Vec::new();
     if status.drivers.is_empty() {
@@ -45,7 +55,7 @@ pub(crate) fn table(status: &Status, width: Option<usize>, now: Timestamp, paint
     } else {
         let plain = Style::new();
         let titles = table.row(
-            ["DRIVER", "READY", "PHASE", "SINCE", "NODE ID"],
+            ["DRIVER", "READY", "PHASE", "SINCE", "VOLUMES", "NODE ID"],
             [plain, plain],
         );
         lines.push(paint.paint(TITLE, &titles));
@@ -68,10 +78,15 @@ impl Table {
         let node_id = printable(driver.node_id.as_deref().unwrap_or("-"));
         let ready = status::readiness(driver);
         let since = age(&driver.since, now);
-        let cells: [&str; 5] = [&id, ready, &driver.phase, &since, &node_id];
+        let volumes = status::volumes(driver);
+        let cells: [&str; 6] = [&id, ready, &driver.phase, &since, &volumes, &node_id];
         lines.push(self.row(cells, [ready_style(driver), phase_style(driver)]));
-        for line in wrap(&driver.reason, self.width.map(|width| width - INDENT)) {
-            lines.push(self.paint.paint(QUIET, &format!("{:INDENT$}{line}", "")));
+        let in_use = volumes::of(driver).and_then(|found| found.words());
+        let in_use = in_use.filter(|_| self.is_detailed);
+        for text in [Some(driver.reason.clone()), in_use].into_iter().flatten() {
+            for line in wrap(&text, self.width.map(|width| width - INDENT)) {
+                lines.push(self.paint.paint(QUIET, &format!("{:INDENT$}{line}", "")));
+            }
         }
     }
 
@@ -92,10 +107,10 @@ impl Table {
 
     fn row(
         &self,
-        [driver, ready, phase, since, node_id]: [&str; 5],
+        [driver, ready, phase, since, volumes, node_id]: [&str; 6],
         [ready_style, phase_style]: [Style; 2],
     ) -> String {
-        let before = self.driver + READY + PHASE + SINCE + 4 * GAP;
+        let before = self.driver + READY + PHASE + SINCE + VOLUMES + 5 * GAP;
         let room = self.width.map(|width| width.saturating_sub(before));
         [
             padded(driver, self.driver),
@@ -103,6 +118,7 @@ impl Table {
             self.paint.paint(ready_style, &format!("{ready:<READY$}")),
             self.paint.paint(phase_style, &format!("{phase:<PHASE$}")),
             format!("{since:>SINCE$}"),
+            format!("{volumes:>VOLUMES$}"),
             room.map_or_else(|| node_id.to_owned(), |room| shortened(node_id, room)),
         ]
         .join(&" ".repeat(GAP))
@@ -150,27 +166,31 @@ mod tests {
             drivers,
             ..Status::default()
         };
-        table(&status, Some(80), now, paint)
+        table(&status, Some(80), now, paint, false)
     }
 
     #[test]
     fn a_row_has_what_an_operator_asks_first_and_the_reason_below() {
         let drivers = vec![
-            driver(
-                "nfs.csi.k8s.io",
-                "registered",
-                Some("node-1"),
-                "registered by kubelet (pid 7)",
-            ),
+            Driver {
+                volumes: Some(2),
+                pods: vec!["uid-1".to_owned()],
+                ..driver(
+                    "nfs.csi.k8s.io",
+                    "registered",
+                    Some("node-1"),
+                    "registered by kubelet (pid 7)",
+                )
+            },
             driver("a", "waiting-for-driver", None, "waiting for /a/csi.sock"),
         ];
         assert_eq!(
             shown(drivers, Paint::Plain),
             "\
-DRIVER          READY  PHASE                SINCE  NODE ID
-nfs.csi.k8s.io  yes    registered             12m  node-1
+DRIVER          READY  PHASE                SINCE  VOLUMES  NODE ID
+nfs.csi.k8s.io  yes    registered             12m        2  node-1
   registered by kubelet (pid 7)
-a               no     waiting-for-driver     12m  -
+a               no     waiting-for-driver     12m        -  -
   waiting for /a/csi.sock"
         );
     }
@@ -183,7 +203,7 @@ a               no     waiting-for-driver     12m  -
         let drivers = vec![
             driver(&long, "waiting-for-kubelet", Some(&"n".repeat(256)), &words),
             driver(
-                &long[..32],
+                &long[..WIDEST_DRIVER],
                 "waiting-for-kubelet",
                 Some(&"n".repeat(256)),
                 &words,
@@ -222,7 +242,7 @@ a               no     waiting-for-driver     12m  -
             notes: vec![words.clone()],
             ..Status::default()
         };
-        let table = table(&status, None, Timestamp::now(), Paint::Plain);
+        let table = table(&status, None, Timestamp::now(), Paint::Plain, false);
         let lines: Vec<&str> = table.lines().collect();
         assert!(lines[1].ends_with(&node_id), "{table}");
         assert_eq!(lines[2..], [format!("  {words}"), format!("note: {words}")]);
@@ -236,6 +256,36 @@ a               no     waiting-for-driver     12m  -
             !table.contains('\u{1b}') && table.lines().count() == 3,
             "{table}"
         );
+    }
+
+    #[test]
+    fn a_driver_that_was_asked_for_shows_its_pods_or_why_they_are_not_known() {
+        let known = Driver {
+            volumes: Some(1),
+            pods: vec!["uid-1".to_owned()],
+            ..driver("a", "registered", Some("n"), "so")
+        };
+        let not_known = Driver {
+            volumes_unknown: Some("cannot read /k/pods: Permission denied".to_owned()),
+            ..driver("b", "registered", Some("n"), "so")
+        };
+        let free = Driver {
+            volumes: Some(0),
+            ..driver("c", "registered", Some("n"), "so")
+        };
+        let status = Status {
+            drivers: vec![known, not_known, free],
+            ..Status::default()
+        };
+        let detailed = table(&status, None, Timestamp::now(), Paint::Plain, true);
+        let lines: Vec<&str> = detailed.lines().collect();
+        assert_eq!(lines.len(), 9, "{detailed}");
+        assert_eq!(lines[3], "  1 volume is in use by pod uid-1");
+        let why = "cannot read /k/pods: Permission denied";
+        let words = format!("  it is not known whether volumes are in use: {why}");
+        assert_eq!(lines[6], words);
+        let short = table(&status, None, Timestamp::now(), Paint::Plain, false);
+        assert_eq!(short.lines().count(), 7, "{short}");
     }
 
     #[test]
@@ -282,7 +332,7 @@ a               no     waiting-for-driver     12m  -
             notes: vec!["refused: two faults:\nthe first\n  the second\u{1b}".to_owned()],
             ..Status::default()
         };
-        let table = table(&status, Some(80), Timestamp::now(), Paint::Plain);
+        let table = table(&status, Some(80), Timestamp::now(), Paint::Plain, false);
         let lines: Vec<&str> = table.lines().skip(3).collect();
         let expected = [
             "note: refused: two faults:",

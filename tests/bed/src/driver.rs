@@ -1,4 +1,4 @@
-//! A CSI driver on a Unix socket: Identity and Node, answering as its [`Behaviour`] says.
+//! A CSI driver on a Unix socket: Identity, Controller and Node, answering as its [`Behaviour`] says.
 
 mod answers;
 mod behaviour;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-pub use behaviour::{Answer, Behaviour, Call, Closing, Listening, Probe};
+pub use behaviour::{Answer, Behaviour, Call, Closing, Controller, Listening, Probe};
 use tokio::sync::watch;
 
 use crate::worker::Worker;

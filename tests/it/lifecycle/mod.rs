@@ -4,6 +4,7 @@ mod boot_id;
 mod continuity;
 mod environment;
 mod id_changes;
+mod in_use;
 pub(crate) mod notify;
 mod random_kills;
 mod reload;

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use bed::driver::Call;
+use bed::driver::{Answer, Call, Controller};
 use bed::scene::NAME;
 use bed::{Behaviour, FakeDriver, Scene, stderr, stdout};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tonic::Code;
 
-use crate::setup;
+use crate::{setup, yaml};
 
 /// Runs inspect on a driver with this behaviour.
 fn inspect(behaviour: Behaviour, more: &[&str]) -> std::process::Output {
@@ -212,4 +213,167 @@ fn a_directory_of_the_drivers_id_is_no_socket() {
     let socket = driver.path().display().to_string();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(stdout(&output).contains(&socket), "{output:?}");
+}
+
+fn with_controller(controller: Controller) -> Behaviour {
+    Behaviour {
+        controller,
+        ..Behaviour::named(NAME)
+    }
+}
+
+fn object(name: &str, attach_required: bool) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIDriver",
+        "metadata": {"name": name},
+        "spec": {"attachRequired": attach_required, "volumeLifecycleModes": ["Persistent"]},
+    })
+}
+
+/// The fields of a manifest with the comment signs before fields removed, as an operator would.
+fn with_all_fields(manifest: &str) -> Value {
+    let lines = manifest
+        .lines()
+        .map(|line| match line.trim_start().strip_prefix("# ") {
+            Some(field) if field.starts_with("- ") => format!("    {field}"),
+            Some(field) if is_field(field) => format!("  {field}"),
+            _ => line.to_owned(),
+        });
+    yaml::parse(&lines.collect::<Vec<String>>().join("\n"))
+}
+
+/// Such as `podInfoOnMount: false`.
+fn is_field(line: &str) -> bool {
+    let field = line.split_once(": ");
+    field.is_some_and(|(key, value)| {
+        key.starts_with(|c: char| c.is_ascii_lowercase())
+            && key.chars().all(|c| c.is_ascii_alphabetic())
+            && !value.contains(' ')
+    })
+}
+
+#[test]
+fn the_csidriver_object_says_whether_the_driver_attaches_volumes() {
+    for (controller, attach_required, warns) in [
+        (Controller::Publishes, true, false),
+        (Controller::Provisions, false, false),
+        (Controller::Absent, false, false),
+        (Controller::Elsewhere, true, true),
+        (Controller::Fails(Code::Internal), true, true),
+    ] {
+        let output = inspect(with_controller(controller), &["--csidriver"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let expected = object(NAME, attach_required);
+        assert_eq!(yaml::parse(&stdout(&output)), expected, "{controller:?}");
+        let words = "warning: attachRequired is true, because the driver's answers do not tell it";
+        assert_eq!(stderr(&output).contains(words), warns, "{output:?}");
+        assert_eq!(stderr(&output).is_empty(), !warns, "{output:?}");
+        let output = inspect(with_controller(controller), &["--csidriver", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(said, expected, "{controller:?}");
+    }
+}
+
+/// Each is a field of the API, with a value of its type.
+#[test]
+fn the_comments_of_the_csidriver_object_are_fields_that_can_be_turned_on() {
+    let output = inspect(with_controller(Controller::Provisions), &["--csidriver"]);
+    let manifest = with_all_fields(&stdout(&output));
+    assert_eq!(
+        manifest["spec"],
+        json!({
+            "attachRequired": false,
+            "volumeLifecycleModes": ["Persistent", "Ephemeral"],
+            "podInfoOnMount": false,
+            "requiresRepublish": false,
+            "storageCapacity": false,
+            "seLinuxMount": false,
+            "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "nodeAllocatableUpdatePeriodSeconds": 60,
+            "preventPodSchedulingIfMissing": false,
+        })
+    );
+}
+
+#[test]
+fn the_controllers_own_socket_gives_the_csidriver_object_too() {
+    let behaviour = Behaviour {
+        node_get_info: Answer::Fails(Code::Unimplemented),
+        ..with_controller(Controller::Publishes)
+    };
+    let output = inspect(behaviour, &["--csidriver"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(yaml::parse(&stdout(&output)), object(NAME, true));
+    assert!(stderr(&output).contains("no Node service"), "{output:?}");
+}
+
+#[test]
+fn a_name_that_yaml_would_take_for_another_type_stays_a_name() {
+    for name in ["1.0", "null", "true", "0x1F", "1e3", "on"] {
+        let output = inspect(Behaviour::named(name), &["--csidriver"]);
+        assert_eq!(yaml::parse(&stdout(&output)), object(name, false));
+    }
+}
+
+#[test]
+fn a_driver_that_gives_no_usable_name_gives_no_csidriver_object() {
+    for name in ["", "a/b", "a\nkind: Secret", "a..b", "a: b", "-a"] {
+        for more in [&["--csidriver"][..], &["--csidriver", "--json"]] {
+            let output = inspect(Behaviour::named(name), more);
+            assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
+            assert!(output.stdout.is_empty(), "{name}: {output:?}");
+            let words = "error: no CSIDriver object for this driver: the ";
+            assert!(stderr(&output).contains(words), "{name}: {output:?}");
+        }
+    }
+    let behaviour = Behaviour {
+        get_plugin_info: Answer::Fails(Code::Internal),
+        ..Behaviour::named(NAME)
+    };
+    let output = inspect(behaviour, &["--csidriver"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty());
+    let words = "without a name: GetPluginInfo failed: Internal";
+    assert!(stderr(&output).contains(words), "{output:?}");
+}
+
+#[test]
+fn hostile_words_of_a_driver_do_not_reach_its_csidriver_object() {
+    let evil = "1\nkind: Secret\r\u{85}x: y\u{2028}- z\u{1b}[2J";
+    let behaviour = Behaviour {
+        vendor_version: evil.to_owned(),
+        complaint: evil.to_owned(),
+        ..with_controller(Controller::Fails(Code::Internal))
+    };
+    let output = inspect(behaviour, &["--csidriver"]);
+    assert_eq!(yaml::parse(&stdout(&output)), object(NAME, true));
+    for said in [stdout(&output), stderr(&output)] {
+        assert!(
+            !said.contains(['\r', '\u{85}', '\u{2028}', '\u{1b}']),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_driver_is_found_by_its_id_for_the_csidriver_object() {
+    let mut scene = setup().drivers(&["x"]).set();
+    let _driver = scene.named("x", NAME);
+    let printed = |scene: &Scene| {
+        let output = scene.registrar.succeed(&["inspect", "x", "--csidriver"]);
+        yaml::parse(&stdout(&output))
+    };
+    assert_eq!(printed(&scene), object(NAME, false));
+    scene.registrar.start();
+    scene.phase("x", "waiting-for-kubelet");
+    assert_eq!(printed(&scene), object(NAME, false));
+    let output = scene
+        .registrar
+        .run_cli(["inspect", "--csidriver", "/nowhere/csi.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let words = "the socket /nowhere/csi.sock does not exist";
+    assert!(stderr(&output).contains(words), "{output:?}");
 }

@@ -29,6 +29,7 @@ fn driver(id: &str, origin: Origin) -> RunningDriver {
         withdrawn_by_hand: false,
         registered: true,
         answering: true,
+        kept_by: None,
     }
 }
 
@@ -216,7 +217,7 @@ fn a_driver_that_does_not_answer_is_announced_only_when_it_does_and_may_be_withd
         ("[drivers.a]\n", "leave alone    a"),
         (
             "[drivers.a]\nwithdraw_after = '2m'\n",
-            "leave alone    a: it does not respond, and is withdrawn when that has lasted 2m (withdraw_after)",
+            "leave alone    a: it does not respond, and is withdrawn when that has lasted 2m (withdraw_after), unless its volumes are in use",
         ),
         (
             "[drivers.a]\nendpoint = '/e'\n",
@@ -238,12 +239,34 @@ fn a_driver_that_does_not_answer_is_announced_only_when_it_does_and_may_be_withd
 }
 
 #[test]
+fn a_lost_driver_stays_while_its_volumes_are_in_use_and_moves_all_the_same() {
+    let used = |drivers: &mut Vec<RunningDriver>| {
+        drivers.truncate(1);
+        drivers[0].kept_by = Some("2 volumes are in use".to_owned());
+    };
+    assert_eq!(
+        lines(used, "", &[]),
+        [
+            "leave alone    a: [drivers.\"a\"] was removed, and discovery.enabled is false, and the registration stays until its volumes are unmounted: 2 volumes are in use"
+        ]
+    );
+    let moved = lines(used, "registry_dir = '/k2'\n", &[]);
+    assert!(moved[0].starts_with("withdraw "), "{moved:?}");
+    let unregistered = |drivers: &mut Vec<RunningDriver>| {
+        used(drivers);
+        drivers[0].registered = false;
+    };
+    assert!(lines(unregistered, "", &[])[0].starts_with("withdraw "));
+}
+
+#[test]
 fn a_wrong_pin_counts_as_no_answer() {
     let alone = |drivers: &mut Vec<RunningDriver>| drivers.truncate(1);
     let pin = "[drivers.a]\nname = 'other'\n";
     let reports = "it reports the name \"a\", so that it counts as not responding until it reports \"other\" (drivers.\"a\".name)";
     let toml = format!("{pin}withdraw_after = '2m'\n");
-    let after = "it is withdrawn when that has lasted 2m (withdraw_after)";
+    let after =
+        "it is withdrawn when that has lasted 2m (withdraw_after), unless its volumes are in use";
     assert_eq!(
         lines(alone, &toml, &[]),
         [format!("leave alone    a: {reports}; {after}")]

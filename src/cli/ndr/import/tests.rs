@@ -1,5 +1,8 @@
 //! Units and command lines, and the configuration that comes of them.
 
+use std::fs;
+
+use super::super::imported::NOT_SET;
 use super::*;
 use crate::config::{RootDir, Settings};
 
@@ -226,4 +229,249 @@ fn what_is_no_node_driver_registrar_is_refused_with_the_reason() {
     }
     let missing = read(&["no-such-unit.service".to_owned()]).unwrap_err();
     assert!(missing.to_string().contains("no-such-unit.service"));
+}
+
+/// A DaemonSet with node-driver-registrar, as a driver's chart has it.
+const DAEMON_SET: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: csi-nfs-node, namespace: kube-system}
+spec:
+  template:
+    spec:
+      containers:
+      - name: liveness-probe
+        image: registry.k8s.io/sig-storage/livenessprobe:v2.15.0
+        args: [--csi-address=/csi/csi.sock, --http-endpoint=localhost:29653]
+      - name: node-driver-registrar
+        image: registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0
+        args:
+        - --v=2
+        - --csi-address=/csi/csi.sock
+        - --kubelet-registration-path=$(REG_SOCK)
+        - --http-endpoint=$(POD_IP):9809
+        - --logtostderr
+        env:
+        - {name: REG_SOCK, value: /var/lib/kubelet/plugins/csi-nfsplugin/csi.sock}
+        - name: POD_IP
+          valueFrom: {fieldRef: {fieldPath: status.podIP}}
+        volumeMounts:
+        - {name: socket-dir, mountPath: /csi}
+        - {name: registration-dir, mountPath: /registration}
+      volumes:
+      - name: socket-dir
+        hostPath: {path: /var/lib/kubelet/plugins/csi-nfsplugin, type: DirectoryOrCreate}
+      - name: registration-dir
+        hostPath: {path: /var/lib/kubelet/plugins_registry/}
+";
+
+/// The same for another driver.
+fn other_daemon_set() -> String {
+    let other = DAEMON_SET.replace("csi-nfsplugin", "smb.csi.k8s.io");
+    other.replace("csi-nfs-node", "csi-smb-node")
+}
+
+fn of_manifest(text: &str, present: &str) -> Result<(String, Vec<String>), ImportError> {
+    let containers = RegistrarContainer::all(text).unwrap();
+    translate_containers("x.yaml", &containers, Some(&host(present)))
+}
+
+#[test]
+fn a_daemon_set_becomes_a_configuration_with_the_paths_of_the_host() {
+    let (toml, left_out) = of_manifest(DAEMON_SET, "").unwrap();
+    assert!(left_out.is_empty(), "{left_out:?}");
+    assert_eq!(
+        toml,
+        r#"# Equivalent to the node-driver-registrar of x.yaml
+# document 1, DaemonSet kube-system/csi-nfs-node, container node-driver-registrar:
+#   not imported: --http-endpoint=$(POD_IP):9809: $(POD_IP): its value comes from fieldRef
+#   --csi-address /csi/csi.sock is /var/lib/kubelet/plugins/csi-nfsplugin/csi.sock on the host (volume socket-dir)
+#   --plugin-registration-path /registration is /var/lib/kubelet/plugins_registry on the host (volume registration-dir)
+#   the driver on the host should listen on /vdata/storage/plugins/csi-nfsplugin/csi.sock; then remove csi_socket and endpoint
+#   no effect: --logtostderr
+registry_dir = "/var/lib/kubelet/plugins_registry"  # --plugin-registration-path
+
+[kubelet]
+root_dir = "/var/lib/kubelet"  # --plugin-registration-path
+registry_dir = "/var/lib/kubelet/plugins_registry"  # --plugin-registration-path
+
+[log]
+level = "info"  # --v
+
+[drivers."csi-nfsplugin"]
+csi_socket = "/var/lib/kubelet/plugins/csi-nfsplugin/csi.sock"  # --csi-address
+endpoint = "/var/lib/kubelet/plugins/csi-nfsplugin/csi.sock"  # --kubelet-registration-path
+"#
+    );
+    let settings = settings(&toml);
+    assert!(settings.drivers.contains_key("csi-nfsplugin"));
+}
+
+#[test]
+fn every_container_has_a_table_and_keys_of_the_host_are_there_once() {
+    let other = other_daemon_set().replace("--v=2", "--v=5");
+    let both = format!("{DAEMON_SET}---\n{other}");
+    let (toml, left_out) = of_manifest(&both, "").unwrap();
+    assert!(left_out.is_empty(), "{left_out:?}");
+    let settings = settings(&toml);
+    let ids: Vec<&str> = settings.drivers.keys().map(String::as_str).collect();
+    assert_eq!(ids, ["csi-nfsplugin", "smb.csi.k8s.io"]);
+    let clash = "#   log.level = \"debug\"  # --v; this file has \"info\", for every driver\n";
+    assert!(toml.contains(clash), "{toml}");
+    // The keys of the host become comments here, too.
+    let present = "[drivers.'local.csi.paas.cucloud']";
+    let (toml, _) = of_manifest(&both, present).unwrap();
+    assert!(keys_of_host(&toml).is_empty(), "{toml}");
+    assert!(toml.contains(NOT_SET), "{toml}");
+}
+
+#[test]
+fn the_same_driver_twice_is_one_table_and_two_with_one_id_are_refused() {
+    let twice = format!("{DAEMON_SET}---\n{DAEMON_SET}");
+    let (toml, _) = of_manifest(&twice, "").unwrap();
+    assert_eq!(toml.matches("[drivers.").count(), 1, "{toml}");
+    assert!(toml.contains("the same driver as above"), "{toml}");
+    let moved = DAEMON_SET.replace("{path: /var/lib/kubelet/plugins/", "{path: /elsewhere/");
+    let refused = of_manifest(&format!("{DAEMON_SET}---\n{moved}"), "").unwrap_err();
+    let words = "document 2, DaemonSet kube-system/csi-nfs-node, container node-driver-registrar: \
+                 another container has the driver id \"csi-nfsplugin\"";
+    assert!(refused.to_string().starts_with(words), "{refused}");
+    let socket = DAEMON_SET.replace("value: /var/lib/kubelet/plugins/csi-nfsplugin", "value: /b");
+    let refused = of_manifest(&format!("{DAEMON_SET}---\n{socket}"), "").unwrap_err();
+    assert!(matches!(refused, ImportError::Config(_)), "{refused}");
+}
+
+#[test]
+fn a_volume_that_is_no_directory_of_the_host_leaves_the_kubelets_path() {
+    let text = DAEMON_SET.replace("hostPath: {path:", "emptyDir: {x:");
+    let (toml, _) = of_manifest(&text, "").unwrap();
+    for note in [
+        "#   --csi-address /csi/csi.sock: volume socket-dir is no hostPath; \
+         /var/lib/kubelet/plugins/csi-nfsplugin/csi.sock in its place\n",
+        "#   --plugin-registration-path /registration: volume registration-dir is no hostPath; \
+         /var/lib/kubelet/plugins_registry in its place\n",
+    ] {
+        assert!(toml.contains(note), "{toml}");
+    }
+    assert_eq!(
+        settings(&toml),
+        settings(&of_manifest(DAEMON_SET, "").unwrap().0)
+    );
+}
+
+#[test]
+fn a_container_that_cannot_be_imported_is_left_out_with_the_reason() {
+    let other = other_daemon_set();
+    for (from, to, words) in [
+        (
+            "{name: REG_SOCK, value: /var/lib/kubelet/plugins/smb.csi.k8s.io/csi.sock}",
+            "{name: REG_SOCK, valueFrom: {configMapKeyRef: {name: x, key: y}}}",
+            "--kubelet-registration-path=$(REG_SOCK) has no value here: $(REG_SOCK): its value comes from configMapKeyRef",
+        ),
+        (
+            "/var/lib/kubelet/plugins/smb.csi.k8s.io/csi.sock",
+            r"unix://C:\var\lib\kubelet\plugins\smb.csi.k8s.io\csi.sock",
+            r"C:\var\lib\kubelet\plugins\smb.csi.k8s.io\csi.sock is a path of Windows, where this program does not run",
+        ),
+        (
+            "--v=2",
+            "--frobnicate=2",
+            "node-driver-registrar does not have this flag",
+        ),
+        (
+            "--kubelet-registration-path=$(REG_SOCK)",
+            "--enable-pprof",
+            "--kubelet-registration-path is required",
+        ),
+    ] {
+        assert!(other.contains(from), "{from}");
+        let text = other.replace(from, to);
+        let place =
+            "DaemonSet kube-system/csi-smb-node, container node-driver-registrar: left out: ";
+        let (toml, left_out) = of_manifest(&format!("{DAEMON_SET}---\n{text}"), "").unwrap();
+        assert_eq!(settings(&toml).drivers.len(), 1, "{toml}");
+        assert!(left_out[0].starts_with(&format!("document 2, {place}")));
+        assert!(left_out[0].contains(words), "{left_out:?}");
+        assert!(toml.contains(words), "{toml}");
+        // Nothing is left.
+        let refused = of_manifest(&text, "").unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("x.yaml: document 1, {place}")),
+            "{refused}"
+        );
+    }
+}
+
+/// A key quotes it as TOML does.
+#[test]
+fn text_of_a_manifest_stays_in_its_comment() {
+    let evil = "\\n[drivers.evil]\\n\\r\\u2028\\e[2J";
+    for (from, to) in [
+        ("name: csi-nfs-node", format!("name: \"{evil}\"")),
+        (
+            "- name: node-driver-registrar",
+            format!("- name: \"{evil}\""),
+        ),
+        ("- --logtostderr", format!("- \"--{evil}\"")),
+        ("- --logtostderr", format!("- \"--vmodule={evil}\"")),
+        (
+            "- --logtostderr",
+            format!("- \"--http-endpoint=$({evil})\""),
+        ),
+        ("socket-dir", format!("\"{evil}\"")),
+        (
+            "- --csi-address=/csi/csi.sock",
+            format!("- \"--csi-address=/csi/{evil}\""),
+        ),
+        ("status.podIP}}", format!("x}}, \"{evil}\": y}}")),
+        ("{fieldRef: {", format!("{{\"{evil}\": {{")),
+    ] {
+        let text = DAEMON_SET.replace(from, &to);
+        assert_ne!(text, DAEMON_SET, "{from}");
+        let both = format!("{text}---\n{}", other_daemon_set());
+        let (toml, left_out) = of_manifest(&both, "").unwrap();
+        assert!(!settings(&toml).drivers.contains_key("evil"), "{toml}");
+        let comments = toml.lines().filter(|line| line.starts_with('#'));
+        for line in comments.chain(left_out.iter().map(String::as_str)) {
+            assert!(!line.contains(crate::os::text::garbles), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_manifest_is_known_by_the_name_of_its_file_and_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    for name in ["a.yaml", "b.yml", "with blank.yaml"] {
+        let source = read(&[file(name, DAEMON_SET)]).unwrap();
+        assert!(
+            matches!(source, Source::Containers(..)),
+            "{name}: {source:?}"
+        );
+    }
+    let source = read(&[file("c.service", UNIT)]).unwrap();
+    assert!(matches!(source, Source::Commands(..)), "{source:?}");
+    let large = format!("{DAEMON_SET}#{}", "x".repeat(LARGEST as usize));
+    for (path, words) in [
+        (file("large.yaml", &large), "has more than 4194304 bytes"),
+        (
+            file("bad.yaml", "a: ["),
+            "bad.yaml: not a YAML file: line 2, column 1",
+        ),
+        (
+            file("other.yaml", "kind: Service"),
+            "other.yaml: no container",
+        ),
+        (
+            format!("{}/none.yaml", dir.path().display()),
+            "none.yaml: entity not found",
+        ),
+    ] {
+        let refused = read(&[path]).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
 }

@@ -1,20 +1,24 @@
-//! The two CSI services of the fake driver.
+//! The CSI services of the fake driver.
 
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::behaviour::{Answer, Behaviour, Call, Probe};
+use super::behaviour::{Answer, Behaviour, Call, Controller as Controlling, Probe};
 use super::{Behaving, Shared};
+use crate::proto::csi::controller_server::Controller;
+use crate::proto::csi::controller_service_capability::rpc::Type as ControllerRpc;
+use crate::proto::csi::controller_service_capability::{Rpc, Type as ControllerType};
 use crate::proto::csi::identity_server::Identity;
 use crate::proto::csi::node_server::Node;
 use crate::proto::csi::plugin_capability::service::Type as ServiceType;
 use crate::proto::csi::plugin_capability::{Service, Type};
 use crate::proto::csi::{
-    GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
-    GetPluginInfoResponse, NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse,
-    NodeGetInfoRequest, NodeGetInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
-    Topology,
+    ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse,
+    ControllerServiceCapability, GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse,
+    GetPluginInfoRequest, GetPluginInfoResponse, NodeGetCapabilitiesRequest,
+    NodeGetCapabilitiesResponse, NodeGetInfoRequest, NodeGetInfoResponse, PluginCapability,
+    ProbeRequest, ProbeResponse, Topology,
 };
 
 #[derive(Clone)]
@@ -72,13 +76,19 @@ impl Identity for Answers {
         _: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
         let behaviour = self.taken(Call::GetPluginCapabilities).await?;
-        let topology = (!behaviour.topology.is_empty()).then(|| PluginCapability {
+        let has_controller = behaviour.controller != Controlling::Absent;
+        let topology = ServiceType::VolumeAccessibilityConstraints;
+        let services = [
+            has_controller.then_some(ServiceType::ControllerService),
+            (!behaviour.topology.is_empty()).then_some(topology),
+        ];
+        let capability = |service: ServiceType| PluginCapability {
             r#type: Some(Type::Service(Service {
-                r#type: ServiceType::VolumeAccessibilityConstraints.into(),
+                r#type: service.into(),
             })),
-        });
+        };
         Ok(Response::new(GetPluginCapabilitiesResponse {
-            capabilities: topology.into_iter().collect(),
+            capabilities: services.into_iter().flatten().map(capability).collect(),
         }))
     }
 
@@ -90,6 +100,30 @@ impl Identity for Answers {
             Probe::Fails(code) => return Err(Status::new(code, "the fake driver is unwell")),
         };
         Ok(Response::new(ProbeResponse { ready }))
+    }
+}
+
+#[tonic::async_trait]
+impl Controller for Answers {
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<ControllerGetCapabilitiesResponse>, Status> {
+        let behaviour = self.taken(Call::ControllerGetCapabilities).await?;
+        let rpc = match behaviour.controller {
+            Controlling::Absent | Controlling::Elsewhere => {
+                return Err(Status::unimplemented("unknown service csi.v1.Controller"));
+            }
+            Controlling::Fails(code) => return Err(Status::new(code, behaviour.complaint)),
+            Controlling::Publishes => ControllerRpc::PublishUnpublishVolume,
+            Controlling::Provisions => ControllerRpc::Unknown,
+        };
+        let rpc = Rpc { r#type: rpc.into() };
+        Ok(Response::new(ControllerGetCapabilitiesResponse {
+            capabilities: vec![ControllerServiceCapability {
+                r#type: Some(ControllerType::Rpc(rpc)),
+            }],
+        }))
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Behaviour {
     pub topology: BTreeMap<String, String>,
     /// The answer to Probe.
     pub probe: Probe,
+    /// The Controller service.
+    pub controller: Controller,
     /// Whether GetPluginInfo works.
     pub get_plugin_info: Answer,
     /// Whether NodeGetInfo works.
@@ -48,6 +50,7 @@ impl Behaviour {
             max_volumes: 0,
             topology: BTreeMap::new(),
             probe: Probe::Ready,
+            controller: Controller::Absent,
             get_plugin_info: Answer::Works,
             node_get_info: Answer::Works,
             complaint: "the fake driver was told to fail".to_owned(),
@@ -108,6 +111,21 @@ pub enum Probe {
     Fails(Code),
 }
 
+/// The Controller service of a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Controller {
+    /// The driver does not have it.
+    Absent,
+    /// The driver has it in another process: this socket does not implement its calls.
+    Elsewhere,
+    /// ControllerGetCapabilities has PUBLISH_UNPUBLISH_VOLUME.
+    Publishes,
+    /// ControllerGetCapabilities does not have it.
+    Provisions,
+    /// ControllerGetCapabilities fails.
+    Fails(Code),
+}
+
 /// Whether a call works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -155,6 +173,8 @@ pub enum Call {
     GetPluginCapabilities,
     /// Identity.Probe
     Probe,
+    /// Controller.ControllerGetCapabilities
+    ControllerGetCapabilities,
     /// Node.NodeGetInfo
     NodeGetInfo,
     /// Node.NodeGetCapabilities

@@ -17,6 +17,7 @@ use tonic::transport::server::Server;
 use super::Shared;
 use super::answers::Answers;
 use super::connection::Connection;
+use crate::proto::csi::controller_server::ControllerServer;
 use crate::proto::csi::identity_server::IdentityServer;
 use crate::proto::csi::node_server::NodeServer;
 
@@ -56,6 +57,7 @@ pub(super) async fn speak(socket: OwnedFd, shared: Arc<Shared>) {
     let answers = Answers(shared);
     Server::builder()
         .add_service(IdentityServer::new(answers.clone()))
+        .add_service(ControllerServer::new(answers.clone()))
         .add_service(NodeServer::new(answers))
         .serve_with_incoming(incoming)
         .await

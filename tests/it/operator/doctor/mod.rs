@@ -4,6 +4,7 @@ mod directories;
 mod driver;
 mod file_systems;
 mod kubelet;
+mod mount_propagation;
 mod mounts;
 mod permissions;
 

@@ -1,0 +1,174 @@
+//! Manifests, and the containers that are found in them.
+
+use super::*;
+
+fn all(text: &str) -> Vec<RegistrarContainer> {
+    RegistrarContainer::all(text).unwrap()
+}
+
+#[test]
+fn finds_the_container_by_its_image_or_by_its_own_flag() {
+    for (container, found) in [
+        (
+            "image: registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0",
+            true,
+        ),
+        (
+            "image: mirror:5000/csi-node-driver-registrar@sha256:00",
+            true,
+        ),
+        ("image: csi-node-driver-registrar", true),
+        (
+            "image: example.com/own, args: [--kubelet-registration-path=/a/csi.sock]",
+            true,
+        ),
+        (
+            "image: example.com/own, command: [ndr, -kubelet-registration-path, /a]",
+            true,
+        ),
+        (
+            "image: registry.k8s.io/sig-storage/livenessprobe:v2, args: [--csi-address=/csi/csi.sock]",
+            false,
+        ),
+        (
+            "image: example.com/csi-node-driver-registrar/other:v1",
+            false,
+        ),
+        ("args: [--csi-address=/csi/csi.sock]", false),
+    ] {
+        let text = format!("kind: Pod\nspec: {{containers: [{{name: x, {container}}}]}}\n");
+        let read = RegistrarContainer::all(&text);
+        assert_eq!(read.is_ok(), found, "{container}: {read:?}");
+    }
+}
+
+#[test]
+fn names_the_place_in_lists_documents_and_init_containers() {
+    let image = "image: csi-node-driver-registrar";
+    let text = format!(
+        "kind: ConfigMap\ndata: {{x: y}}\n---\n\
+         kind: List\nitems:\n- kind: DaemonSet\n  metadata: {{name: a, namespace: n}}\n  \
+         spec: {{template: {{spec: {{containers: [{{name: x}}, {{name: r, {image}}}]}}}}}}\n\
+         ---\n---\nkind: StatefulSet\nmetadata: {{name: b}}\n\
+         spec: {{template: {{spec: {{initContainers: [{{{image}}}]}}}}}}\n\
+         ---\nkind: Pod\nmetadata: {{name: \"c\\e[2J\"}}\nspec: {{containers: [{{name: r, {image}}}]}}\n"
+    );
+    let places: Vec<String> = all(&text).into_iter().map(|found| found.place).collect();
+    assert_eq!(
+        places,
+        [
+            "document 2, item 1, DaemonSet n/a, container r",
+            "document 4, StatefulSet b, container without a name",
+            "document 5, Pod c\\u{1b}[2J, container r",
+        ]
+    );
+}
+
+#[test]
+fn variables_have_their_values_and_the_others_their_reason() {
+    let found = all("
+kind: Pod
+spec:
+  containers:
+  - image: csi-node-driver-registrar
+    env:
+    - {name: DIR, value: /var/lib/kubelet}
+    - {name: ADDRESS, value: $(DIR)/plugins/x/csi.sock}
+    - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+    - {name: EMPTY}
+    args: [--csi-address=$(ADDRESS), '$$(DIR)', $(NODE), $(OTHER), '$', 'a$b', '$(', '[$(EMPTY)]']
+");
+    let [found] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(
+        found.command[1..],
+        [
+            "--csi-address=/var/lib/kubelet/plugins/x/csi.sock",
+            "$(DIR)",
+            "$(NODE)",
+            "$(OTHER)",
+            "$",
+            "a$b",
+            "$(",
+            "[]"
+        ]
+    );
+    let why = |text| found.unresolved(text).unwrap();
+    assert_eq!(why("--v=$(NODE)"), "$(NODE): its value comes from fieldRef");
+    assert_eq!(
+        why("$(OTHER)"),
+        "$(OTHER): the container does not define it"
+    );
+    assert_eq!(found.unresolved("a$b$("), None);
+}
+
+#[test]
+fn variables_that_repeat_each_other_stay_short() {
+    let mut text = "kind: Pod\nspec:\n  containers:\n  - image: csi-node-driver-registrar\n    \
+                    args: [$(V60)]\n    env:\n    - {name: V0, value: lol}\n"
+        .to_owned();
+    for n in 1..=60 {
+        let before = n - 1;
+        text += &format!("    - {{name: V{n}, value: $(V{before})$(V{before})}}\n");
+    }
+    assert!(all(&text)[0].command[1].len() <= 2 * LONGEST_VALUE);
+}
+
+#[test]
+fn a_path_on_the_host_comes_from_the_innermost_mount() {
+    let found = all("
+kind: Pod
+spec:
+  volumes:
+  - {name: plugin, hostPath: {path: /var/lib/kubelet/plugins/x/}}
+  - {name: run, emptyDir: {}}
+  - {name: root, hostPath: {path: /}}
+  containers:
+  - image: csi-node-driver-registrar
+    volumeMounts:
+    - {name: root, mountPath: /host}
+    - {name: plugin, mountPath: /csi/}
+    - {name: run, mountPath: /csi/run}
+    - {name: plugin, mountPath: /sub, subPath: inner}
+    - {name: plugin, mountPath: /expr, subPathExpr: $(POD)}
+    - {name: missing, mountPath: /missing}
+");
+    let on_host = |path: &str| found[0].on_host(Path::new(path));
+    for (path, expected) in [
+        ("/csi/csi.sock", "/var/lib/kubelet/plugins/x/csi.sock"),
+        ("/csi", "/var/lib/kubelet/plugins/x"),
+        ("/host/a/b", "/a/b"),
+        ("/sub/csi.sock", "/var/lib/kubelet/plugins/x/inner/csi.sock"),
+    ] {
+        let found = on_host(path).unwrap();
+        assert_eq!(found.path, Path::new(expected), "{path}");
+    }
+    for (path, words) in [
+        ("/csi/run/csi.sock", "volume run is no hostPath"),
+        ("/csix/csi.sock", "no volume is mounted there"),
+        ("/expr/csi.sock", "has a subPathExpr"),
+        ("/missing/csi.sock", "volume missing is no hostPath"),
+        ("csi.sock", "no volume is mounted there"),
+    ] {
+        let why = on_host(path).unwrap_err();
+        assert!(why.contains(words), "{path}: {why}");
+    }
+}
+
+#[test]
+fn a_file_without_such_a_container_is_refused_with_the_reason() {
+    for (text, words) in [
+        ("", "no container of its 0 documents"),
+        (
+            "kind: Pod\n---\nkind: Service\nspec: {}\n",
+            "no container of its 2 documents",
+        ),
+        ("kind: List\nitems: 5\n", "no container"),
+        ("a: [", "not a YAML file: line"),
+        ("kind: {{ .Values.kind }\n", "helm template"),
+    ] {
+        let refused = RegistrarContainer::all(text).unwrap_err().to_string();
+        assert!(refused.contains(words), "{text}: {refused}");
+    }
+}

@@ -105,8 +105,17 @@ def is_taken_up(node):
 
 def remove_deb(node, how="remove"):
     """Removes the .deb, and returns the words that the operator reads."""
-    done = node.run("apt-get", "-y", how, NAME, timeout=120)
-    return done.stdout + done.stderr
+    # systemd-nspawn mounts a boot id of its own, which a unit does not see in its sandbox before systemd 257:
+    # the commands of an operator would not trust the unit's state.json. On a machine the ids are the same.
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    script = (
+        f'grep -q "$(cat {boot_id})" {RUNTIME}/state.json ||'
+        f' while umount {boot_id} 2>/dev/null; do :; done; exec "$@"'
+    )
+    done = node.run("unshare", "--mount", "sh", "-c", script, "sh", "apt-get", "-y", how, NAME, timeout=120)
+    said = done.stdout + done.stderr
+    assert "not trusted" not in said, said
+    return said
 
 
 def rm_lines(said):
@@ -120,9 +129,9 @@ def rm_lines(said):
 def the_package_is_installed_again_and_counts_volumes_within_its_sandbox(node):
     if NAME in node.run("rpm", "--dbpath", "/var/lib/rpm-test", "-qa", check=False).stdout:
         rpm(node, "-e", NAME)
+    # Imitates an RPM distribution.
+    node.path("/etc/systemd/system-preset/00-test.preset").unlink(missing_ok=True)
     install_deb(node, node.deb)
-    # The .rpm has disabled it when it was erased.
-    node.systemctl("enable", UNIT)
     with in_use(node):
         assert volumes(node) == {DRIVER: 1, FREE: 0}, volumes(node)
         refused = node.run(PROGRAM, "withdraw", DRIVER, check=False)
@@ -195,14 +204,15 @@ def removal_keeps(node, remove):
     said = remove()
     is_kept(node)
     names_the_volume(said)
-    nothing_since(node, mark)
+    # The kubelet has noticed the end of the other driver, and nothing else.
+    assert not events_since(node, mark), events_since(node, mark)
     return said
 
 
 @check
 def removal_keeps_the_driver_in_use_and_the_next_package_takes_it_up_unnoticed(node):
     # Whatever on_stop says, and whether the unit runs or not.
-    for on_stop, is_stopped in (("auto", False), ("keep", False), ("auto", True)):
+    for on_stop, is_stopped in (("keep", False), ("auto", True)):
         with in_use(node):
             node.configure(f'[service]\non_stop = "{on_stop}"\n', KEEP)
             node.systemctl("reload", UNIT)

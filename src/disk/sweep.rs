@@ -16,7 +16,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::layout::Layout;
+use super::layout::{Layout, LinkAlias};
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::replace::{self, STAGED};
@@ -113,6 +113,17 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         }
     }
     swept
+}
+
+/// Which of these drivers have a link that leads nowhere and that was made since the boot, so that a kubelet
+/// which runs may hold the driver through it.
+pub(crate) fn linked_since_boot(layout: &Layout, names: &BTreeSet<DriverName>) -> Vec<DriverName> {
+    let is_linked = |name: &&DriverName| {
+        let link = layout.link(name, LinkAlias::default());
+        let is_new = || boot::began().is_none_or(|booted| !was_there_before(booted, &link));
+        dead_link(layout, &link).is_some() && is_new()
+    };
+    names.iter().filter(is_linked).cloned().collect()
 }
 
 /// Removes a link of ours if it still leads nowhere.
@@ -216,7 +227,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::disk::layout::LinkAlias;
 
     /// A kill between the exchange and the removal leaves the link that was replaced, of whatever origin,
     /// under our temporary name.

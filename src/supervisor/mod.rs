@@ -11,6 +11,7 @@ mod expected_mount;
 mod files;
 mod inputs;
 mod layout_change;
+mod lost_drivers;
 mod names;
 mod observe;
 mod reload;

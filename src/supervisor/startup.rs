@@ -1,7 +1,7 @@
 //! The start: takes up what an earlier run left, and waits for every driver.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use tokio::task::yield_now;
 
@@ -14,9 +14,10 @@ use crate::config::{DriverSettings, Settings};
 use crate::csi::discover::{found_now, names_of};
 use crate::csi::monitor::Monitor;
 use crate::csi::query::DriverQuery;
+use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
-use crate::disk::sweep::{Ours, sweep};
+use crate::disk::sweep::{Ours, linked_since_boot, sweep};
 use crate::disk::watch::Watcher;
 use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
@@ -32,13 +33,8 @@ struct Recalled {
     names: BTreeSet<DriverName>,
     /// The drivers that the configuration does not have any more.
     lost: BTreeMap<String, SavedDriver>,
-}
-
-/// A driver that the configuration does not have any more, and whose volumes are in use.
-struct LostDriver {
-    saved: SavedDriver,
-    cause: String,
-    kept_by: String,
+    /// There is a state of this boot.
+    has_state: bool,
 }
 
 impl Supervisor {
@@ -68,6 +64,7 @@ impl Supervisor {
             mut saved,
             names,
             lost,
+            has_state,
         } = supervisor.recall();
         let lost = supervisor.keep_lost(lost, &saved).await;
         yield_now().await;
@@ -75,7 +72,7 @@ impl Supervisor {
             lost.iter()
                 .map(|(id, lost)| (id.clone(), lost.saved.clone())),
         );
-        supervisor.sweep(&saved, names, found);
+        supervisor.sweep(&saved, names, found, has_state).await;
         yield_now().await;
         supervisor.each_start_socket(Watcher::follow);
         // Of two drivers with one name, the driver that has it keeps it.
@@ -112,7 +109,7 @@ impl Supervisor {
         self.monitor_with(key, generation, &self.settings.driver(id), is_discovered)
     }
 
-    fn monitor_with(
+    pub(super) fn monitor_with(
         &mut self,
         key: RunnerKey,
         generation: u64,
@@ -182,69 +179,12 @@ impl Supervisor {
                 registration.take_if(|registered| registered.kubelet.is_none());
             }
         }
-        Recalled { saved, names, lost }
-    }
-
-    /// The drivers that the configuration has lost since the last run, and whose volumes are in use. A driver
-    /// whose id another driver has now has its name as its id.
-    async fn keep_lost(
-        &self,
-        lost: BTreeMap<String, SavedDriver>,
-        saved: &BTreeMap<String, SavedDriver>,
-    ) -> BTreeMap<String, LostDriver> {
-        let is_published = |saved: &SavedDriver| saved.record.link.is_some();
-        // A look takes time, and the daemon is to serve at once.
-        let volumes = match lost.values().any(is_published) {
-            true => self.volumes.read().await,
-            false => Arc::default(),
-        };
-        let mut kept = BTreeMap::new();
-        for (id, lost) in lost {
-            let name = lost.record.name.clone().filter(|_| is_published(&lost));
-            let kept_by = name.as_ref().and_then(|name| volumes.of(name).words());
-            let is_free =
-                |id: &String| !self.settings.drivers.contains_key(id) && !saved.contains_key(id);
-            let mut ids = [Some(id.clone()), name.map(|name| name.to_string())].into_iter();
-            let new_id = ids.by_ref().flatten().find(is_free);
-            match kept_by.zip(new_id) {
-                Some((kept_by, new_id)) => {
-                    let cause = self.cause_of_loss_at_start(&id, &lost);
-                    let lost = LostDriver {
-                        saved: lost,
-                        cause,
-                        kept_by,
-                    };
-                    kept.insert(new_id, lost);
-                }
-                None => self.tell_removal_at_start(&id, &lost),
-            }
+        Recalled {
+            saved,
+            names,
+            lost,
+            has_state: true,
         }
-        kept
-    }
-
-    /// Goes on with a driver that the configuration has lost, with the settings of before as far as they are
-    /// known.
-    fn add_lost(&mut self, id: &str, lost: &LostDriver) -> RunnerKey {
-        let record = &lost.saved.record;
-        let mut settings = self.settings.driver(id);
-        if let Some(csi_socket) = &lost.saved.csi_socket {
-            settings.csi_socket.clone_from(csi_socket);
-            settings.endpoint.clone_from(csi_socket);
-        }
-        if let Some(registered) = &record.registration {
-            settings
-                .endpoint
-                .clone_from(&registered.advertised.endpoint);
-            let versions = &registered.advertised.versions;
-            settings.supported_versions.clone_from(versions);
-        }
-        let origin = lost.saved.origin.unwrap_or(Origin::Table);
-        let key = self.new_key();
-        let is_discovered = origin == Origin::Discovery;
-        let monitor = self.monitor_with(key, 0, &settings, is_discovered);
-        self.add_with(key, id.into(), (settings, origin), monitor, Some(record));
-        self.was_lost(key, lost.cause.clone(), lost.kept_by.clone());
-        key
     }
 
     /// Starts with a driver.
@@ -259,7 +199,7 @@ impl Supervisor {
         key
     }
 
-    fn add_with(
+    pub(super) fn add_with(
         &mut self,
         key: RunnerKey,
         id: DriverId,
@@ -299,19 +239,30 @@ impl Supervisor {
         }
     }
 
-    /// Removes what is left of drivers of ours.
-    fn sweep(
+    /// Removes what is left of drivers of ours. Without a state of this boot, nothing but the volumes in use
+    /// tells that a kubelet holds a driver.
+    async fn sweep(
         &mut self,
         saved: &BTreeMap<String, SavedDriver>,
         mut names: BTreeSet<DriverName>,
         found: Vec<String>,
+        has_state: bool,
     ) {
         names.extend(names_of(&self.settings, found));
         let layout = &self.layout;
         let records = saved.values().map(|saved| &saved.record);
         let places =
             records.filter_map(|record| Some(layout.places(record.name.as_ref()?, record.alias)));
-        let kept = places.flatten().collect();
+        let mut kept: BTreeSet<PathBuf> = places.flatten().collect();
+        let unknown = match has_state {
+            true => Vec::new(),
+            false => linked_since_boot(layout, &names),
+        };
+        if !unknown.is_empty() {
+            let volumes = self.volumes.read().await;
+            let in_use = unknown.iter().filter(|name| volumes.of(name).holds());
+            kept.extend(in_use.flat_map(|name| layout.places(name, LinkAlias::default())));
+        }
         self.removals.add(sweep(layout, &Ours { names, kept }));
     }
 }

@@ -323,3 +323,25 @@ fn a_driver_in_use_leaves_its_id_to_another_driver() {
     assert_eq!(kubelet.counts_since(mark).deregistrations, 0);
     stays(&scene, &kubelet, mark);
 }
+
+/// The runtime directory was deleted while the registrar was down: nothing else tells that the kubelet of
+/// this boot holds the driver.
+#[test]
+fn without_a_state_a_driver_in_use_that_does_not_answer_keeps_its_link() {
+    let (mut scene, driver, kubelet, mark) = used(Layout::TwoDirectories);
+    scene.registrar.kill9();
+    drop(driver);
+    fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-driver");
+    stays(&scene, &kubelet, mark);
+    let back = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    scene.registrar.kill9();
+    fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
+    scene.node.volumes().remove_all();
+    drop(back);
+    scene.registrar.start();
+    kubelet.wait_deregistered(NAME, SOON);
+    scene.wait_no_link(NAME);
+}

@@ -244,8 +244,8 @@ def removal_of_a_driver_in_use_is_finished_by_hand(node):
 def is_announced_again(node, mark):
     """Without state.json, the daemon cannot know that the kubelet has registered the driver."""
     node.wait_phase("registered")
-    nothing = [event for event in events_since(node, mark) if event in ("Register", "Deregister")]
-    assert nothing == ["Deregister", "Register"], nothing
+    events = [event for event in events_since(node, mark) if event in ("Register", "Deregister")]
+    assert events == ["Deregister", "Register"], events
     assert volumes(node)[DRIVER] == 1, volumes(node)
 
 
@@ -255,7 +255,12 @@ def purge_keeps_the_driver_in_use_and_the_next_package_announces_it_once(node):
         removal_keeps(node, lambda: remove_deb(node, "purge"))
         assert not node.path(RUNTIME).exists() and not node.path(CONFIG).exists()
         mark = len(node.events())
+        # While the driver does not run, the kubelet could not register it again.
+        node.systemctl("stop", f"driver@{DRIVER}")
         install_deb(node, node.deb)
+        node.wait_phase("waiting-for-driver")
+        nothing_since(node, mark)
+        node.systemctl("start", f"driver@{DRIVER}")
         is_announced_again(node, mark)
 
 

@@ -18,3 +18,4 @@ mod metrics;
 mod monitoring;
 mod status;
 mod terminal;
+mod volumes;

@@ -33,7 +33,7 @@ use crate::outcome::{Outcome, attempt};
 use crate::results::{Line, Results};
 use crate::rows::growth::Cost;
 use crate::rows::{
-    appearing, asking, binary, growth, idling, mending, restarting, starting, storming,
+    appearing, asking, binary, growth, idling, mending, restarting, starting, storming, volumes,
 };
 use crate::table::Table;
 
@@ -128,6 +128,7 @@ fn run(row: Row, contender: &Contender, quick: bool, growth: &mut Vec<Cost>) -> 
         }
         Row::Binary => vec![binary::measure(contender)],
         Row::Restart => vec![restarting::measure(contender, if quick { 1 } else { 10 })],
+        Row::Volumes => volumes::measure(contender, runs(30, 3)).into(),
     });
     measured.unwrap_or_else(|why| {
         let failed = |_| Outcome::Failed(why.clone());

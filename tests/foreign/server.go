@@ -122,7 +122,8 @@ func perform(script, method string, request message) (message, error) {
 	}
 	if answer.Mount != 0 {
 		place := fields[answer.Mount][0]
-		err = run("sh", "-c", `mkdir -p "$0" && mount -t tmpfs tmpfs "$0"`, place)
+		// A kubelet that has restarted asks for a volume that is mounted already.
+		err = run("sh", "-c", `mkdir -p "$0" && { mountpoint -q "$0" || mount -t tmpfs tmpfs "$0"; }`, place)
 	} else if answer.Unmount != 0 {
 		err = run("umount", fields[answer.Unmount][0])
 	}

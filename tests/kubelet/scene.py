@@ -58,6 +58,8 @@ class Scene(Host):
             driver.stop()
         self._drivers.clear()
         self.run("rm", "-rf", PLUGINS, REGISTRY, RUNTIME)
+        # A volume that a failed story has left keeps its driver.
+        self.run("find", PLUGINS_REGISTRY, "-mindepth", "1", "-delete")
         for file in self.path(f"{CONFIG}/config.d").glob("*.toml"):
             file.unlink()
         if config:

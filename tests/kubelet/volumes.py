@@ -1,6 +1,7 @@
 """A pod with a volume of the driver: published, and unpublished, whatever restarts in between."""
 
 import contextlib
+import json
 
 from check import check
 from container import eventually
@@ -151,22 +152,39 @@ def a_driver_in_use_stays_until_the_pod_is_gone(scene):
         scene.wait_unlisted()
 
 
+def hangs_in_terminating(scene, pod):
+    """The pod is deleted, and the kubelet has no driver that could unmount its volume."""
+    mark = scene.cluster.mark()
+    pod.delete()
+    missed = lambda line: pod.uid in line and "not found in the list of registered CSI drivers" in line
+    eventually("the kubelet misses the driver", lambda: any(map(missed, scene.cluster.lines_since(mark))))
+    scene.calm()
+    assert pod.exists(), "the pod did not need the driver"
+
+
 @check
 def a_pod_whose_driver_is_withdrawn_by_force_hangs_until_the_driver_is_published(scene):
     with pod_with_volume(scene) as (_, pod):
         scene.run(PROGRAM, "withdraw", "--force", DRIVER)
         names_the_volume(scene.journal(), pod)
         scene.wait_unlisted()
-        mark = scene.cluster.mark()
-        pod.delete()
-        missed = lambda line: pod.uid in line and "not found in the list of registered CSI drivers" in line
-        eventually(
-            "the kubelet misses the driver", lambda: any(map(missed, scene.cluster.lines_since(mark)))
-        )
-        scene.calm()
-        assert pod.exists(), "the pod did not need the driver"
+        hangs_in_terminating(scene, pod)
         scene.run(PROGRAM, "publish", DRIVER)
         pod.wait_gone()
+
+
+@check
+def a_pod_hangs_if_the_kubelet_restarts_while_the_registrar_is_stopped_until_it_is_started(scene):
+    with pod_with_volume(scene) as (driver, pod):
+        scene.systemctl("stop", UNIT)
+        scene.cluster.stop_kubelet()
+        scene.cluster.start_kubelet()
+        # The cluster does not know: CSINode still lists the driver.
+        is_kept(scene, driver)
+        hangs_in_terminating(scene, pod)
+        scene.systemctl("start", UNIT)
+        pod.wait_gone()
+        scene.wait_listed(driver)
 
 
 @check
@@ -196,3 +214,18 @@ def a_damaged_file_of_a_volume_keeps_every_driver_and_is_removed_as_the_docs_say
     scene.run(PROGRAM, "withdraw", DRIVER)
     scene.wait_unlisted()
     scene.run(PROGRAM, "publish", DRIVER)
+
+
+@check
+def the_api_server_takes_the_csidriver_that_inspect_prints(scene):
+    scene.begin(start=False)
+    driver = scene.driver()
+    inspect = lambda *options: scene.run(PROGRAM, "inspect", driver.socket, "--csidriver", *options).stdout
+    api = scene.cluster
+    for manifest in (inspect(), json.loads(inspect("--json"))):
+        made = api.request("POST", CSI_DRIVERS, manifest)
+        api.request("DELETE", f"{CSI_DRIVERS}/{DRIVER}")
+        assert made["kind"] == "CSIDriver" and made["metadata"]["name"] == DRIVER, made
+        # The driver has no controller service: the cluster must not wait for an attacher.
+        assert made["spec"]["attachRequired"] is False, made
+        assert made["spec"]["volumeLifecycleModes"] == ["Persistent"], made

@@ -20,6 +20,8 @@ const ELSEWHERE: &str = "elsewhere";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     OurStopAndStart,
+    StopInUse,
+    TableLostInUse,
     OurKill,
     DriverRestart,
     ServerEndsConnections,
@@ -43,8 +45,10 @@ pub(super) enum Event {
 }
 
 impl Event {
-    pub(super) const ALL: [Event; 21] = [
+    pub(super) const ALL: [Event; 23] = [
         Event::OurStopAndStart,
+        Event::StopInUse,
+        Event::TableLostInUse,
         Event::OurKill,
         Event::DriverRestart,
         Event::ServerEndsConnections,
@@ -70,6 +74,12 @@ impl Event {
     pub(super) fn words(self) -> &'static str {
         match self {
             Event::OurStopAndStart => "registrar stops (on_stop = keep) and starts",
+            Event::StopInUse => {
+                "registrar stops (on_stop = auto) and starts, volumes of the driver in use"
+            }
+            Event::TableLostInUse => {
+                "driver's table removed, reload, table back, reload, volumes of the driver in use"
+            }
             Event::OurKill => "kill -9 and start of the registrar",
             Event::DriverRestart => "driver restarts, same as before",
             Event::ServerEndsConnections => "driver's server closes idle connections",
@@ -108,6 +118,8 @@ impl Event {
     pub(super) fn least(self) -> (usize, usize) {
         match self {
             Event::OurStopAndStart
+            | Event::StopInUse
+            | Event::TableLostInUse
             | Event::OurKill
             | Event::DriverRestart
             | Event::ServerEndsConnections
@@ -148,6 +160,7 @@ impl Event {
                 scene.wait_phase("waiting-for-kubelet");
                 scene
             }
+            Event::StopInUse => setup().kubelet(release).registered(),
             _ => setup().more(KEEP).kubelet(release).registered(),
         }
     }
@@ -157,6 +170,19 @@ impl Event {
             Event::OurStopAndStart => {
                 assert!(scene.registrar.stop().success());
                 scene.registrar.start();
+            }
+            Event::StopInUse => {
+                scene.node.volumes().inline("pod", "volume", NAME);
+                assert!(scene.registrar.stop().success());
+                scene.registrar.start();
+            }
+            Event::TableLostInUse => {
+                scene.node.volumes().inline("pod", "volume", NAME);
+                scene.node.write_default_config(&[], KEEP);
+                scene.registrar.succeed(&["reload"]);
+                scene.wait_reason("1 volume is in use");
+                scene.node.write_default_config(&[NAME], KEEP);
+                scene.registrar.succeed(&["reload"]);
             }
             Event::OurKill => {
                 scene.registrar.kill9();

@@ -7,6 +7,7 @@ import shutil
 import time
 
 from check import check
+from container import eventually
 from host import CONFIG, DRIVER, KUBELET, PROGRAM, RUNTIME, UNIT
 from journaling import IDENTIFIER, id_of
 from node import UNNOTICED
@@ -18,7 +19,8 @@ TABLE = "60-free.toml"
 KEEP = "70-on-stop.toml"
 PODS = f"{KUBELET}/pods"
 POD = "0c7b9f56-5a0a-4d0e-8d5c-3f0f6d1f7a21"
-KEPT = "volumes in use"
+# The subject of the message in the catalog.
+KEPT = "because their volumes are in use"
 
 
 def set_up_volume(node):
@@ -103,8 +105,17 @@ def is_taken_up(node):
 
 def remove_deb(node, how="remove"):
     """Removes the .deb, and returns the words that the operator reads."""
-    done = node.run("apt-get", "-y", how, NAME, timeout=120)
-    return done.stdout + done.stderr
+    # systemd-nspawn mounts a boot id of its own, which a unit does not see in its sandbox before systemd 257:
+    # the commands of an operator would not trust the unit's state.json. On a machine the ids are the same.
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    script = (
+        f'grep -q "$(cat {boot_id})" {RUNTIME}/state.json ||'
+        f' while umount {boot_id} 2>/dev/null; do :; done; exec "$@"'
+    )
+    done = node.run("unshare", "--mount", "sh", "-c", script, "sh", "apt-get", "-y", how, NAME, timeout=120)
+    said = done.stdout + done.stderr
+    assert "not trusted" not in said, said
+    return said
 
 
 def rm_lines(said):
@@ -118,6 +129,8 @@ def rm_lines(said):
 def the_package_is_installed_again_and_counts_volumes_within_its_sandbox(node):
     if NAME in node.run("rpm", "--dbpath", "/var/lib/rpm-test", "-qa", check=False).stdout:
         rpm(node, "-e", NAME)
+    # Imitates an RPM distribution.
+    node.path("/etc/systemd/system-preset/00-test.preset").unlink(missing_ok=True)
     install_deb(node, node.deb)
     with in_use(node):
         assert volumes(node) == {DRIVER: 1, FREE: 0}, volumes(node)
@@ -128,7 +141,7 @@ def the_package_is_installed_again_and_counts_volumes_within_its_sandbox(node):
         node.wait_deregistered(FREE)
         node.run(PROGRAM, "publish", FREE)
         tear_down_volume(node)
-        assert volumes(node)[DRIVER] == 0, volumes(node)
+        eventually("no volume is left", lambda: volumes(node)[DRIVER] == 0, 5)
         node.run(PROGRAM, "withdraw", DRIVER)
         node.wait_deregistered()
         node.run(PROGRAM, "publish", DRIVER)
@@ -164,7 +177,8 @@ def stop_keeps_the_driver_in_use_and_withdraws_the_other(node):
         assert len(entries) == 1, entries
         names_the_volume(entries[0]["MESSAGE"])
         explained = node.run("journalctl", "-q", "-x", "-b", "-n", "1", f"MESSAGE_ID={id_of(node, KEPT)}").stdout
-        assert "Subject: " in explained and "volumes" in explained and f"rm " in explained, explained
+        for words in ("Subject: CSI drivers stay registered", "drain the node", "withdraw --force"):
+            assert words in explained, f"the operator does not read {words}: {explained}"
         node.systemctl("start", UNIT)
         is_taken_up(node)
         nothing_since(node, mark)
@@ -190,14 +204,15 @@ def removal_keeps(node, remove):
     said = remove()
     is_kept(node)
     names_the_volume(said)
-    nothing_since(node, mark)
+    # The kubelet has noticed the end of the other driver, and nothing else.
+    assert not events_since(node, mark), events_since(node, mark)
     return said
 
 
 @check
 def removal_keeps_the_driver_in_use_and_the_next_package_takes_it_up_unnoticed(node):
     # Whatever on_stop says, and whether the unit runs or not.
-    for on_stop, is_stopped in (("auto", False), ("keep", False), ("auto", True)):
+    for on_stop, is_stopped in (("keep", False), ("auto", True)):
         with in_use(node):
             node.configure(f'[service]\non_stop = "{on_stop}"\n', KEEP)
             node.systemctl("reload", UNIT)
@@ -229,8 +244,8 @@ def removal_of_a_driver_in_use_is_finished_by_hand(node):
 def is_announced_again(node, mark):
     """Without state.json, the daemon cannot know that the kubelet has registered the driver."""
     node.wait_phase("registered")
-    nothing = [event for event in events_since(node, mark) if event in ("Register", "Deregister")]
-    assert nothing == ["Deregister", "Register"], nothing
+    events = [event for event in events_since(node, mark) if event in ("Register", "Deregister")]
+    assert events == ["Deregister", "Register"], events
     assert volumes(node)[DRIVER] == 1, volumes(node)
 
 
@@ -240,7 +255,12 @@ def purge_keeps_the_driver_in_use_and_the_next_package_announces_it_once(node):
         removal_keeps(node, lambda: remove_deb(node, "purge"))
         assert not node.path(RUNTIME).exists() and not node.path(CONFIG).exists()
         mark = len(node.events())
+        # While the driver does not run, the kubelet could not register it again.
+        node.systemctl("stop", f"driver@{DRIVER}")
         install_deb(node, node.deb)
+        node.wait_phase("waiting-for-driver")
+        nothing_since(node, mark)
+        node.systemctl("start", f"driver@{DRIVER}")
         is_announced_again(node, mark)
 
 

@@ -9,3 +9,4 @@ pub(crate) mod mending;
 pub(crate) mod restarting;
 pub(crate) mod starting;
 pub(crate) mod storming;
+pub(crate) mod volumes;

@@ -85,10 +85,13 @@ impl VolData {
 /// The bytes of the open file: at most [`LARGEST`], and none of a pipe or a device.
 pub(super) fn text(file: OwnedFd) -> Result<Vec<u8>, VolDataError> {
     let file = File::from(file);
-    if !file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if !found.is_file() {
         return Err(VolDataError::NotAFile);
     }
-    let mut text = Vec::new();
+    // Room for all of it, and for the end: two reads.
+    let length = usize::try_from(found.len()).unwrap_or(LARGEST);
+    let mut text = Vec::with_capacity(length.min(LARGEST) + 1);
     file.take(LARGEST as u64 + 1).read_to_end(&mut text)?;
     match text.len() > LARGEST {
         true => Err(VolDataError::TooLarge),

@@ -1,4 +1,4 @@
-//! Memory, files, threads and wake-ups of a process, from /proc.
+//! Memory, files, threads, reads and wake-ups of a process, from /proc.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,17 +19,17 @@ impl Footprint {
 
     /// Resident memory in KiB.
     pub fn rss_kb(&self) -> u64 {
-        field(&self.dir, "VmRSS:")
+        field(&self.status(), "VmRSS:")
     }
 
     /// The resident memory that belongs to no file: heap and stacks, in KiB.
     pub fn anonymous_kb(&self) -> u64 {
-        field(&self.dir, "RssAnon:")
+        field(&self.status(), "RssAnon:")
     }
 
     /// Threads of the process.
     pub fn thread_count(&self) -> u64 {
-        field(&self.dir, "Threads:")
+        field(&self.status(), "Threads:")
     }
 
     /// Open file descriptors.
@@ -45,18 +45,28 @@ impl Footprint {
         names.filter(|name| name.starts_with("socket:")).collect()
     }
 
+    /// How often it has read from a file or a socket so far.
+    pub fn reads(&self) -> u64 {
+        field(&self.dir.join("io"), "syscr:")
+    }
+
     /// How often its threads have gone to sleep so far, which equals their wake-ups.
     pub fn wakeups(&self) -> u64 {
         let tasks = fs::read_dir(self.dir.join("task")).unwrap();
         tasks
-            .map(|task| field(&task.unwrap().path(), "voluntary_ctxt_switches:"))
+            .map(|task| task.unwrap().path().join("status"))
+            .map(|status| field(&status, "voluntary_ctxt_switches:"))
             .sum()
+    }
+
+    fn status(&self) -> PathBuf {
+        self.dir.join("status")
     }
 }
 
-fn field(dir: &Path, key: &str) -> u64 {
-    let status = fs::read_to_string(dir.join("status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(key));
+fn field(file: &Path, key: &str) -> u64 {
+    let fields = fs::read_to_string(file).unwrap();
+    let line = fields.lines().find_map(|line| line.strip_prefix(key));
     let number = line.and_then(|rest| rest.split_whitespace().next());
     number.unwrap().parse().unwrap()
 }

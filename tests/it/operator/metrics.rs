@@ -11,7 +11,7 @@ use crate::http_client::get;
 use crate::setup;
 
 /// Every metric.
-pub(crate) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 19] = [
     "csi_sidecar_operations_seconds",
     "nsdr_build_info",
     "nsdr_config_last_reload_success_timestamp_seconds",
@@ -27,6 +27,7 @@ pub(crate) const NAMES: [&str; 18] = [
     "nsdr_driver_time_to_register_seconds",
     "nsdr_driver_up",
     "nsdr_driver_volume_limit",
+    "nsdr_driver_volumes",
     "nsdr_drivers",
     "nsdr_problems",
     "process_start_time_seconds",
@@ -72,6 +73,8 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
     let of = |metric: &str, driver: &str| value(&text, &format!("{metric}{{driver=\"{driver}\"}}"));
     assert_eq!(of("nsdr_driver_up", NAME), 1.0);
     assert_eq!(of("nsdr_driver_up", OTHER), 0.0);
+    assert_eq!(of("nsdr_driver_volumes", NAME), 0.0);
+    assert!(!text.contains(&format!("nsdr_driver_volumes{{driver=\"{OTHER}\"}}")));
     assert_eq!(of("nsdr_driver_registrations_total", NAME), 1.0);
     assert_eq!(of("nsdr_driver_announcements_total", NAME), 1.0);
     assert_eq!(of("nsdr_driver_time_to_register_seconds_count", NAME), 1.0);

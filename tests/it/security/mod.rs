@@ -12,4 +12,5 @@ mod other_users;
 mod planted_links;
 mod silent_callers;
 mod victim;
+mod volumes;
 mod writable_directories;

@@ -9,13 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
 use crate::disk::directory::if_found;
 use crate::disk::reach::Reach;
 use crate::kubelet::volumes::vol_data::VolDataError;
 use crate::os::text::printable;
+
+/// For the names of some hundred entries at a time.
+const BUFFER: usize = 8 * 1024;
 
 /// An open directory. Its errors are words, with the path.
 pub(super) struct Directory {
@@ -103,18 +106,28 @@ impl Directory {
     }
 
     /// The names in the directory without those of regular files, sorted; none if it has more than `most`
-    /// of any kind.
+    /// of any kind. May be called once.
     pub(super) fn names(&self, most: usize) -> Result<Option<Vec<OsString>>, String> {
-        let failed = |error: Errno| unreadable(&self.path, &error);
         let mut names = Vec::new();
-        for (number, entry) in Dir::read_from(&self.fd).map_err(failed)?.enumerate() {
-            let entry = entry.map_err(failed)?;
+        let mut seen = 0;
+        let mut buffer = Vec::with_capacity(BUFFER);
+        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                // The directory was removed.
+                Err(Errno::NOENT) => break,
+                Err(error) => return Err(unreadable(&self.path, &error)),
+            };
             let name = entry.file_name().to_bytes();
-            // The directory lists itself and the directory above it too.
-            if number >= most + 2 {
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            seen += 1;
+            if seen > most {
                 return Ok(None);
             }
-            if !matches!(name, b"." | b"..") && entry.file_type() != FileType::RegularFile {
+            if entry.file_type() != FileType::RegularFile {
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }

@@ -34,7 +34,7 @@ struct Comparison<'a> {
     root: PathBuf,
 }
 
-/// What keeps the driver's mounts from the kubelet.
+/// The reasons why the kubelet does not see the driver's mounts.
 struct Barriers {
     /// Below the directory of the pods.
     pods: Option<Barrier>,
@@ -181,7 +181,7 @@ impl Comparison<'_> {
             [self.driver, self.kubelet].map(|pid| described(&self.inputs.proc, pid));
         let path = path.display();
         let found = format!(
-            "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see what the driver mounts below {path}, because for the driver {barrier}"
+            "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see the mounts that the driver makes below {path}, because for the driver {barrier}"
         );
         Some(level(CHECK, found, self.fix().await))
     }

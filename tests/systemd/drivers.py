@@ -1,6 +1,7 @@
 """Drivers as services: their order at a shutdown, and whether the kubelet sees their mounts."""
 
 import re
+import shutil
 from pathlib import Path
 
 from check import check
@@ -100,7 +101,7 @@ def restart(node):
 
 
 def kubelet_sees(node, path):
-    """Whether the kubelet sees what the driver mounts at this path."""
+    """Whether the kubelet sees a mount that the driver makes at this path."""
     node.path(path).mkdir(parents=True, exist_ok=True)
     driver = node.show("MainPID", unit="sandboxed")["MainPID"]
     kubelet = node.show("MainPID", unit="kubelet")["MainPID"]
@@ -122,8 +123,14 @@ def end(node):
     node.path(SERVICE).unlink()
     node.path(DROP_IN).unlink(missing_ok=True)
     node.configure(None, CONFIG)
-    node.systemctl("daemon-reload")
+    forget(node, SANDBOXED)
     node.systemctl("reload", UNIT)
+
+
+def forget(node, driver):
+    """Nothing of a driver that has stopped is left for discovery to find."""
+    shutil.rmtree(node.path(f"{PLUGINS}/{driver}"), ignore_errors=True)
+    node.systemctl("daemon-reload")
 
 
 @check
@@ -230,4 +237,5 @@ def at_a_shutdown_the_driver_of_an_example_answers_the_last_call_of_the_kubelet(
         node.path("/etc/systemd/system/kubelet.service.d/last-call.conf").unlink()
         node.systemctl("disable", "--now", EXAMPLE)
         node.path(f"/etc/systemd/system/{EXAMPLE}.service").unlink()
-        node.systemctl("daemon-reload")
+        node.path("/usr/local/bin/hostpathplugin").unlink()
+        forget(node, EXAMPLE_DRIVER)

@@ -112,7 +112,7 @@ fn a_driver_in_a_sandbox_is_a_fault_that_says_where_the_data_goes() {
     first_is(&output, CHECK, effect);
     let pods = stage.scene.node.kubelet_root().join("pods");
     let pods = format!(
-        "what the driver mounts below {}, because for the driver the mount / is shared, but not",
+        "the mounts that the driver makes below {}, because for the driver the mount / is shared, but not",
         pods.display()
     );
     first_is(&output, CHECK, &pods);

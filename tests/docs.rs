@@ -303,7 +303,7 @@ fn every_figure_of_the_benchmark_is_in_the_table_and_explained() {
         .filter_map(|line| line.trim().strip_prefix("Row::")?.split_once(" => \""))
         .filter_map(|(_, name)| name.strip_suffix("\","))
         .collect();
-    assert_eq!(names.len(), 10, "{names:?}");
+    assert_eq!(names.len(), 11, "{names:?}");
     for name in names {
         assert!(explained(name), "--only {name}");
     }

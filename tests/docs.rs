@@ -230,6 +230,44 @@ fn the_operating_guide_explains_every_phase() {
     }
 }
 
+/// The directives in the head of an example of a driver: before the section of the program.
+fn before_kubelets(unit: &str) -> Vec<&str> {
+    let mut lines = unit.lines();
+    lines.by_ref().find(|line| *line == "[Unit]");
+    let of_unit = lines.take_while(|line| !line.starts_with('['));
+    of_unit
+        .filter_map(|line| line.strip_prefix("Before="))
+        .collect()
+}
+
+#[test]
+fn every_example_of_a_driver_starts_before_every_kubelet_and_shares_its_mounts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let ours = include_str!("../systemd/node-storage-driver-registrar.service");
+    let ours = before_kubelets(ours);
+    assert_eq!(ours.len(), 1, "{ours:?}");
+    let directory = root.join("examples/drivers");
+    let page = fs::read_to_string(directory.join("README.md")).unwrap();
+    let mut drivers = 0;
+    for entry in fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|kind| kind != "toml") {
+            continue;
+        }
+        drivers += 1;
+        for kind in ["service", "container"] {
+            let path = path.with_extension(kind);
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let unit = fs::read_to_string(&path).unwrap();
+            assert_eq!(before_kubelets(&unit), ours, "{name}");
+            assert!(page.contains(&format!("]({name})")), "README.md: {name}");
+            let shared = "\nVolume=/var/lib/kubelet:/var/lib/kubelet:rshared\n";
+            assert!(kind == "service" || unit.contains(shared), "{name}");
+        }
+    }
+    assert_eq!(drivers, 6);
+}
+
 #[test]
 fn the_picture_of_the_demo_shows_its_steps() {
     let story = include_str!("../examples/demo/story.rs");

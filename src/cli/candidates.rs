@@ -127,6 +127,7 @@ mod tests {
             "--config /c wait --timeout 2m ",
             "inspect ",
             "inspect --json nf",
+            "inspect --csidriver nf",
             "reannounce ",
             "withdraw ",
             "publish ",

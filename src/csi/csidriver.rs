@@ -271,8 +271,8 @@ const NOT_TOLD: &str = "
   # that changes, such as tokens.
   # requiresRepublish: false
 
-  # true: the scheduler looks at the CSIStorageCapacity objects of this driver (from 1.21 on). Something
-  # must create them, usually the external-provisioner; without them, pods are not scheduled.
+  # true: the scheduler looks at the CSIStorageCapacity objects of this driver (from 1.21 on). The
+  # external-provisioner can create them; without them, pods are not scheduled.
   # storageCapacity: false
 
   # true: the driver accepts the mount option context=, so that SELinux needs no relabelling (from 1.27 on).

@@ -135,14 +135,16 @@ impl MountView {
         let mut links = 0;
         let mut steps = names(path);
         let mut way = PathBuf::from("/");
+        let mut is_safe = true;
         while let Some(step) = steps.pop() {
             if step == ".." {
                 way.pop();
                 continue;
             }
             way.push(step);
-            let is_safe = |mount: &Mount| is_local(&mount.entry.kind);
-            if !self.mount_of(&way).is_some_and(is_safe) {
+            let mount = self.mount_of(&way);
+            is_safe &= mount.is_some_and(|mount| is_local(&mount.entry.kind));
+            if !is_safe {
                 continue;
             }
             match fs::read_link(self.inside(&way)) {
@@ -397,8 +399,14 @@ mod tests {
         assert!(propagation(&container, &node, path).is_err());
         // Behind a file system that may hang, no link is read.
         let hanging = format!("{HOST}30 22 0:9 / /var rw - nfs4 server:/var rw\n");
-        let hanging = MountView::parse(hanging.as_bytes(), dir.path().to_owned());
-        assert_eq!(hanging.resolve(path).unwrap(), path);
+        for hanging in [
+            hanging.clone(),
+            // The way to the local file system leads through the other.
+            format!("{hanging}31 30 0:10 / /var/lib rw - tmpfs tmpfs rw\n"),
+        ] {
+            let hanging = MountView::parse(hanging.as_bytes(), dir.path().to_owned());
+            assert_eq!(hanging.resolve(path).unwrap(), path);
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Finds why a driver is not registered: checks each stage from the configuration to the kubelet, in
-//! that order, and stops for each driver at the first stage that fails.
+//! Finds why a driver is not registered, or why no pod sees its volumes: checks each stage from the
+//! configuration to the kubelet, in that order, and stops for each driver at the first stage that fails.
 //!
 //! The doctor changes nothing, and says which checks it could not make.
 

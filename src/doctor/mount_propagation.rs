@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::kubelets::KubeletFindings;
-use super::{AS_ROOT, Finding, Inputs};
+use super::{Finding, Inputs};
 use crate::config::DriverSettings;
 use crate::disk::propagation::{Barrier, MountView, Propagation, propagation};
 use crate::disk::socket::{ListenerProbe, probe};
@@ -20,7 +20,7 @@ use crate::os::text::quoted;
 use crate::systemd::mount_namespace::{NamespaceLine, ServiceFiles, namespace_lines};
 
 const CHECK: &str = "mount propagation";
-/// systemd's first process: it listens on the socket of a driver that it starts on demand.
+/// It listens on the socket of a driver that it starts on demand.
 const SYSTEMD: u32 = 1;
 /// The largest file of a unit that is read.
 const MOST_BYTES: u64 = 1 << 20;
@@ -34,15 +34,23 @@ struct Comparison<'a> {
     root: PathBuf,
 }
 
-/// A process that no process can be compared with.
+/// The reasons why the kubelet does not see the driver's mounts.
+struct Barriers {
+    /// Below the directory of the pods.
+    pods: Option<Barrier>,
+    /// Below the directory of staged volumes and of raw block volumes.
+    staged: Option<Barrier>,
+}
+
+/// Why the doctor could not compare the two processes.
 #[derive(Debug, thiserror::Error)]
 enum NotChecked {
     #[error("a process in another pid namespace serves csi.sock")]
     OtherPids,
-    #[error("systemd itself listens on csi.sock, and starts the driver on demand")]
+    #[error("process 1 serves csi.sock, as systemd does for a driver that it starts on demand")]
     SocketUnit,
-    #[error("cannot read the mounts of {process}: {error}")]
-    Unreadable { process: String, error: io::Error },
+    #[error("cannot read the mounts of {processes}: {error}")]
+    Unreadable { processes: String, error: io::Error },
 }
 
 /// Why no pod sees the volumes that the driver mounts. Without a kubelet, another check says so.
@@ -80,25 +88,18 @@ pub(super) async fn check(
 impl NotChecked {
     fn finding(&self) -> Finding {
         let fix = match self {
-            NotChecked::OtherPids => "run the doctor on the node itself, not in a container",
             NotChecked::SocketUnit => {
                 "compare by hand: readlink /proc/PID/ns/mnt prints the same for the driver and for the kubelet"
             }
-            NotChecked::Unreadable { .. } => AS_ROOT,
+            NotChecked::OtherPids | NotChecked::Unreadable { .. } => {
+                "run the doctor as root on the node itself, not in a container"
+            }
         };
         let found = format!(
             "the doctor did not check whether pods see the volumes that the driver mounts: {self}"
         );
         Finding::warning(CHECK, found, fix)
     }
-}
-
-/// What keeps the driver's mounts from the kubelet.
-struct Barriers {
-    /// Below the directory of the pods.
-    pods: Option<Barrier>,
-    /// Below the directory of staged volumes and of raw block volumes.
-    staged: Option<Barrier>,
 }
 
 impl Comparison<'_> {
@@ -118,7 +119,7 @@ impl Comparison<'_> {
         let between = |path: PathBuf| match propagation(&maker, &viewer, &path) {
             Ok(Propagation::Shows) => Ok(None),
             Ok(Propagation::Stays(barrier)) => Ok(Some(barrier)),
-            Err(error) => Err(self.unreadable(self.driver, error)),
+            Err(error) => Err(self.unreadable(&[self.driver, self.kubelet], error)),
         };
         let staged = between(self.staging())?;
         Ok(Barriers {
@@ -129,12 +130,13 @@ impl Comparison<'_> {
     }
 
     fn view(&self, pid: u32) -> Result<MountView, NotChecked> {
-        MountView::of(&self.process(pid)).map_err(|error| self.unreadable(pid, error))
+        MountView::of(&self.process(pid)).map_err(|error| self.unreadable(&[pid], error))
     }
 
-    fn unreadable(&self, pid: u32, error: io::Error) -> NotChecked {
-        let process = described(&self.inputs.proc, pid);
-        NotChecked::Unreadable { process, error }
+    fn unreadable(&self, pids: &[u32], error: io::Error) -> NotChecked {
+        let processes = pids.iter().map(|pid| described(&self.inputs.proc, *pid));
+        let processes = processes.collect::<Vec<String>>().join(" and ");
+        NotChecked::Unreadable { processes, error }
     }
 
     fn process(&self, pid: u32) -> PathBuf {
@@ -179,7 +181,7 @@ impl Comparison<'_> {
             [self.driver, self.kubelet].map(|pid| described(&self.inputs.proc, pid));
         let path = path.display();
         let found = format!(
-            "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see what the driver mounts below {path}, because for the driver {barrier}"
+            "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see the mounts that the driver makes below {path}, because for the driver {barrier}"
         );
         Some(level(CHECK, found, self.fix().await))
     }
@@ -188,8 +190,9 @@ impl Comparison<'_> {
     /// there.
     async fn fix(&self) -> String {
         let proc = &self.inputs.proc;
-        let first = self.process(SYSTEMD);
-        let is_of_node = |pid| is_same_namespace(&self.process(pid), &first);
+        // Without the right to look at process 1, our own namespace counts as the node's.
+        let of_node = namespace(&self.process(SYSTEMD)).or_else(|| namespace(&proc.join("self")));
+        let is_of_node = |pid| of_node.is_some() && namespace(&self.process(pid)) == of_node;
         let (pid, name) = match is_of_node(self.driver) && !is_of_node(self.kubelet) {
             true => (self.kubelet, "kubelet"),
             false => (self.driver, "driver"),
@@ -257,16 +260,14 @@ fn lines_fix(lines: &[NamespaceLine], service: &str, root: &Path) -> String {
             "{restart}\nno line of its files makes a mount namespace now; if the finding remains, the program in ExecStart= makes it: run that with {root} shared, such as -v {root}:{root}:rshared for a container"
         );
     }
-    let edit = lines
-        .iter()
-        .any(NamespaceLine::is_packaged)
-        .then(|| {
-            let service = quoted(service);
-            format!(
-                "in a file of a package, do not remove a line: set it to \"no\", or a list to nothing, with: systemctl edit {service}\n"
-            )
-        })
-        .unwrap_or_default();
+    let edit = if lines.iter().any(NamespaceLine::is_packaged) {
+        let service = quoted(service);
+        format!(
+            "in a file of a package, do not remove a line: set it to \"no\", or a list to nothing, with: systemctl edit {service}\n"
+        )
+    } else {
+        String::new()
+    };
     let listed: String = lines.iter().map(|line| format!("{line}\n")).collect();
     format!(
         "remove these lines of {service}, each of which makes a mount namespace by itself:\n{listed}{edit}then: {restart}"
@@ -282,8 +283,12 @@ fn restart(service: &str) -> String {
 
 /// Both processes are in one mount namespace. Not known without the right to look at both.
 fn is_same_namespace(a: &Path, b: &Path) -> bool {
-    let namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
     namespace(a).is_some_and(|of_a| namespace(b) == Some(of_a))
+}
+
+/// The mount namespace of the process with this directory in /proc; none if we may not look at it.
+fn namespace(process: &Path) -> Option<PathBuf> {
+    fs::read_link(process.join("ns/mnt")).ok()
 }
 
 fn read_unit(path: &Path) -> io::Result<String> {

@@ -53,10 +53,13 @@ const PRIVATE_MOUNTS: &str = "PrivateMounts";
 const PRIVATE_NETWORK: &str = "PrivateNetwork";
 const NETWORK_NAMESPACE_PATH: &str = "NetworkNamespacePath";
 
-/// Values that switch a directive off: systemd's words for no, and the defaults of ProtectProc=,
-/// ProcSubset=, MountFlags= and RootDirectory=.
-const OFF: [&str; 10] = [
-    "no", "n", "false", "f", "off", "0", "default", "all", "shared", "/",
+/// systemd's words for no, and the values of single directives that make no namespace.
+const NO: [&str; 6] = ["no", "n", "false", "f", "off", "0"];
+const DEFAULTS: [(&str, &str); 4] = [
+    ("ProtectProc", "default"),
+    ("ProcSubset", "all"),
+    ("MountFlags", "shared"),
+    ("RootDirectory", "/"),
 ];
 
 /// The files of a service, as systemd has loaded them.
@@ -128,7 +131,7 @@ pub(crate) fn namespace_lines<'a>(
     let mut is_refused = false;
     for (file, text) in files {
         for (number, directive, value) in assignments(text) {
-            let is_on = !value.is_empty() && !OFF.contains(&value.to_ascii_lowercase().as_str());
+            let is_on = makes_namespace(&directive, &value);
             if directive == PRIVATE_MOUNTS {
                 is_refused = !is_on && !value.is_empty();
             }
@@ -148,6 +151,11 @@ pub(crate) fn namespace_lines<'a>(
     let of_network = [PRIVATE_NETWORK, NETWORK_NAMESPACE_PATH];
     lines.retain(|line| !is_refused || !of_network.contains(&line.directive.as_str()));
     lines
+}
+
+fn makes_namespace(directive: &str, value: &str) -> bool {
+    let word = value.to_ascii_lowercase();
+    !word.is_empty() && !NO.contains(&&*word) && !DEFAULTS.contains(&(directive, &*word))
 }
 
 /// The assignments of a unit's file to the directives that we know, with the numbers of their lines.
@@ -260,7 +268,9 @@ mod tests {
         ] {
             assert_eq!(of_service(off), [] as [&str; 0], "{off}");
         }
-        assert_eq!(of_service("MountFlags=slave\n"), ["MountFlags=slave"]);
+        for on in ["MountFlags=slave", "ReadOnlyPaths=/", "ProtectHome=tmpfs"] {
+            assert_eq!(of_service(on), [on]);
+        }
         assert_eq!(
             of_service("PrivateNetwork=yes\n"),
             ["PrivateNetwork=yes (only with a systemd newer than 252)"]

@@ -49,6 +49,8 @@ impl Systemctl<'_> {
             .env("PATH", "/usr/bin:/bin")
             // The unit's environment may ask for colours, which would end up in our words.
             .env("SYSTEMD_COLORS", "0")
+            // A systemctl that fails reports ERRNO= there, in the name of the unit.
+            .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
             .kill_on_drop(true);
         let mut output = command.output().await?;

@@ -19,12 +19,15 @@ SUBJECTS = (
     "sandbox",
     "serving",
     "gate",
+    "drivers",
+    "quadlets",
     "rollout",
     "packages",
     "volumes",
 )
 # Bookworm's Ansible does not know the Python of later suites, so their root file systems have no sshd.
-BOOKWORM_ALONE = {"rollout"}
+# Bookworm's podman has no quadlets.
+ALONE = {"rollout": "bookworm", "quadlets": "trixie"}
 
 
 def main():
@@ -35,7 +38,7 @@ def main():
     parser.add_argument("suite")
     options = parser.parse_args()
     for subject in SUBJECTS:
-        if options.suite == "bookworm" or subject not in BOOKWORM_ALONE:
+        if ALONE.get(subject, options.suite) == options.suite:
             importlib.import_module(subject)
 
     with Container(options.suite) as container:

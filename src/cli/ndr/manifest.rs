@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::unit_file::of_shell;
 use super::yaml::{Yaml, YamlError};
 use crate::os::go_flags;
 use crate::os::text::printable;
@@ -89,16 +90,21 @@ impl RegistrarContainer {
             command.push(IMAGES[0].to_owned());
         }
         command.extend(container.texts("args"));
-        let command: Vec<String> = command
-            .iter()
-            .map(|word| expand(word, &variables))
-            .collect();
+        let words = command.iter().map(|word| expand(word, &variables));
+        let mut commands = of_shell(words.collect());
         let image = container.text("image").unwrap_or_default();
         let image = image.rsplit('/').next().unwrap_or_default();
         let image = image.split([':', '@']).next().unwrap_or_default();
-        let mut flags = command.iter().filter_map(|word| go_flags::split(word));
-        let is_registrar = IMAGES.contains(&image) || flags.any(|(name, _)| name == FLAG);
-        is_registrar.then(|| RegistrarContainer {
+        let has_flag = |command: &Vec<String>| {
+            let mut flags = command.iter().filter_map(|word| go_flags::split(word));
+            flags.any(|(name, _)| name == FLAG)
+        };
+        let command = match commands.iter().position(has_flag) {
+            Some(own) => commands.swap_remove(own),
+            None if IMAGES.contains(&image) => commands.into_iter().next_back()?,
+            None => return None,
+        };
+        Some(RegistrarContainer {
             place: format!(
                 "{object}, container {}",
                 printable(container.text("name").unwrap_or("without a name"))

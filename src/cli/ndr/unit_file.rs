@@ -36,7 +36,7 @@ pub(crate) fn command_line(line: &str) -> Vec<Vec<String>> {
 }
 
 /// The commands in the script of `sh -c '…'`, or the command itself.
-fn of_shell(mut words: Vec<String>) -> Vec<Vec<String>> {
+pub(super) fn of_shell(mut words: Vec<String>) -> Vec<Vec<String>> {
     let program = words.first().and_then(|program| program.rsplit('/').next());
     if matches!(program, Some("sh" | "bash" | "dash")) {
         let is_option = |word: &String| word.starts_with('-') && word.ends_with('c');

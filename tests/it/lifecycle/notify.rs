@@ -52,6 +52,18 @@ fn ready_comes_at_once_by_default_with_a_status() {
     assert_eq!(notify.count("READY=1"), 1);
 }
 
+/// A systemctl that cannot reach systemd reports ERRNO= to the socket in its environment.
+#[test]
+fn a_systemctl_of_ours_says_nothing_in_the_name_of_the_unit() {
+    let listen = format!("[http]\nlisten = \"127.0.0.1:{}\"", bed::free_port());
+    let (mut scene, notify) = under_systemd(&[NAME], &listen);
+    scene.registrar.start();
+    notify.wait_for("READY=1", SOON);
+    // It asks systemd for the sandbox of the unit.
+    scene.registrar.run_cli(["doctor"]);
+    assert_eq!(notify.latest("ERRNO"), None);
+}
+
 /// systemd before 229 uses it, and so does a container manager that shares no files.
 #[test]
 fn an_abstract_notify_socket_gets_every_message_too() {

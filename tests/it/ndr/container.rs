@@ -67,8 +67,11 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
     let mut scene = with_kubelet_in_container(&sees_registry_as(), &table);
     assert_eq!(scene.kubelet.wait_registered(NAME, SOON), endpoint());
     scene.registrar.wait_phase(NAME, "registered", SOON);
+    // The mounts of this container are private, so that no mount of the driver would arrive there.
     let (content, findings) = doctor(&scene);
-    assert!(content, "{findings:#?}");
+    assert!(!content && findings.len() == 1, "{findings:#?}");
+    assert_eq!(findings[0]["check"], "mount propagation", "{findings:#?}");
+    assert_says(&findings[0], "fix", Path::new("start the kubelet"));
     // The kubelet does not notice a restart of the registrar there either.
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();

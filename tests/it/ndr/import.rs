@@ -1,4 +1,5 @@
-//! `import-ndr`: the configuration that it prints registers the same driver with the same paths.
+//! `import-ndr`: the configuration that it prints registers the same driver with the same paths, whether
+//! a unit or a container ran node-driver-registrar.
 
 use std::fs;
 use std::path::PathBuf;
@@ -54,6 +55,69 @@ fn the_printed_configuration_registers_the_same_driver_with_the_same_paths() {
         let text = |path: PathBuf| Some(path.display().to_string());
         assert_eq!(status.registration_socket, text(node.reg_socket(NAME)));
         assert_eq!(status.link, text(node.link(NAME)));
+    }
+}
+
+/// A DaemonSet whose containers see the directories of the host under other paths.
+fn daemon_set(node: &Node, name: &str) -> String {
+    let endpoint = node.csi_socket(name);
+    format!(
+        "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: node-plugin, namespace: storage}}\n\
+         spec:\n  template:\n    spec:\n      containers:\n      - name: registrar\n        \
+         image: registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0\n        \
+         args: [--csi-address=$(ADDRESS), --kubelet-registration-path={}]\n        \
+         env: [{{name: ADDRESS, value: /csi/csi.sock}}]\n        \
+         volumeMounts: [{{name: s, mountPath: /csi}}, {{name: r, mountPath: /registration}}]\n      \
+         volumes:\n      - {{name: s, hostPath: {{path: {:?}}}}}\n      \
+         - {{name: r, hostPath: {{path: {:?}}}}}\n",
+        endpoint.display(),
+        endpoint.parent().unwrap(),
+        node.kubelet_registry_dir(),
+    )
+}
+
+#[test]
+fn the_configuration_of_a_daemon_set_registers_the_same_driver_with_the_same_paths() {
+    let node = Node::with_layout(Layout::OneDirectory);
+    let file = node.root().join("node-plugin.yaml");
+    fs::write(&file, daemon_set(&node, NAME)).unwrap();
+    let imported = output(&["import-ndr", file.to_str().unwrap()]);
+    assert!(imported.status.success(), "{imported:?}");
+    node.write_config(&String::from_utf8(imported.stdout).unwrap());
+    let kubelet = TestKubelet::start(Settings::new(node.kubelet_root(), Release::V1_36));
+    let driver = FakeDriver::start_in_new_directory(node.csi_socket(NAME), Behaviour::named(NAME));
+    let mut registrar = Registrar::new(PROGRAM, &node);
+    registrar.start();
+    let endpoint = kubelet.wait_registered(NAME, SOON);
+    assert_eq!(endpoint, driver.path().display().to_string());
+    let status = registrar.wait_phase(NAME, "registered", SOON);
+    assert_eq!(status.link, Some(node.link(NAME).display().to_string()));
+}
+
+#[test]
+fn a_manifest_that_gives_no_configuration_is_1_with_file_document_and_container() {
+    let node = Node::new();
+    let file = node.root().join("node-plugin.yaml");
+    let fault =
+        daemon_set(&node, NAME).replace("value: /csi/csi.sock", "valueFrom: {secretKeyRef: {}}");
+    fs::write(&file, format!("kind: Namespace\n---\n{fault}")).unwrap();
+    let refused = output(&["import-ndr", file.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(refused.stdout.is_empty());
+    let words = format!(
+        "error: {}: document 2, DaemonSet storage/node-plugin, container registrar: left out: \
+         --csi-address=$(ADDRESS) has no value here: $(ADDRESS): its value comes from secretKeyRef",
+        file.display()
+    );
+    assert!(bed::stderr(&refused).contains(&words), "{refused:?}");
+    // With a container that can be imported, the other is a comment and a warning.
+    let both = format!("{fault}---\n{}", daemon_set(&node, OTHER));
+    fs::write(&file, both).unwrap();
+    let imported = output(&["import-ndr", file.to_str().unwrap()]);
+    assert!(imported.status.success(), "{imported:?}");
+    for said in [bed::stdout(&imported), bed::stderr(&imported)] {
+        let words = "document 1, DaemonSet storage/node-plugin, container registrar: left out: ";
+        assert!(said.contains(words), "{said}");
     }
 }
 

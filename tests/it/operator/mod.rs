@@ -16,6 +16,7 @@ mod logs;
 mod manual_actions;
 mod metrics;
 mod monitoring;
+mod readiness;
 mod status;
 mod terminal;
 mod volumes;

@@ -43,6 +43,20 @@ fn finds_the_container_by_its_image_or_by_its_own_flag() {
 }
 
 #[test]
+fn a_command_in_a_shell_is_taken_out_of_it() {
+    let found = all("
+kind: Pod
+spec:
+  containers:
+  - env: [{name: D, value: /k}]
+    command: [/bin/sh, -c]
+    args: ['sleep 1; exec /ndr --csi-address=/csi/csi.sock --kubelet-registration-path=$(D)/csi.sock && true']
+");
+    let words = "/ndr --csi-address=/csi/csi.sock --kubelet-registration-path=/k/csi.sock";
+    assert_eq!(found[0].command.join(" "), words);
+}
+
+#[test]
 fn names_the_place_in_lists_documents_and_init_containers() {
     let image = "image: csi-node-driver-registrar";
     let text = format!(

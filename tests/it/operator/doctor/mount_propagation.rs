@@ -112,7 +112,7 @@ fn a_driver_in_a_sandbox_is_a_fault_that_says_where_the_data_goes() {
     first_is(&output, CHECK, effect);
     let pods = stage.scene.node.kubelet_root().join("pods");
     let pods = format!(
-        "what the driver mounts below {}, because for the driver the mount / is shared, but not",
+        "the mounts that the driver makes below {}, because for the driver the mount / is shared, but not",
         pods.display()
     );
     first_is(&output, CHECK, &pods);
@@ -198,7 +198,7 @@ fn a_process_whose_mounts_cannot_be_read_is_a_warning_and_no_fault() {
     let driver = format!("cannot read the mounts of pid {}", std::process::id());
     assert!(found.contains("did not check whether pods see"), "{found}");
     assert!(found.contains(&driver), "{found}");
-    assert_eq!(fix, "run the doctor as root");
+    assert!(fix.starts_with("run the doctor as root"), "{fix}");
     // A table without an end, as a hostile proc file system might have it, ends.
     stage.driver(HOST, SERVICE);
     let table = proc(&stage.scene).join(format!("{}/mountinfo", std::process::id()));

@@ -4,6 +4,7 @@ from check import check
 from container import eventually
 from host import CONFIG, DRIVER, PLUGINS, UNIT
 from peers import NODE_GET_INFO
+from pod_volume import set_up_volume, tear_down_volume
 from scene import is_silent
 
 
@@ -36,6 +37,26 @@ def our_restart_crash_upgrade_and_reload_are_not_noticed(scene):
         scene.write(f"{CONFIG}/config.d/50-test.toml", table)
         scene.systemctl("reload", UNIT)
         scene.wait_phase("registered", "renamed")
+
+
+@check
+def a_stop_and_a_lost_table_are_not_noticed_while_volumes_are_in_use(scene):
+    file, tables_only = f"{CONFIG}/config.d/50-test.toml", "[discovery]\nenabled = false\n"
+    table = f'[drivers."{DRIVER}"]\n{tables_only}'
+    driver = settled(scene, table)
+    set_up_volume(scene)
+    try:
+        with scene.row("registrar stops (on_stop = auto) and starts, volumes of the driver in use", driver):
+            scene.systemctl("stop", UNIT)
+            scene.systemctl("start", UNIT)
+        with scene.row("driver's table removed, reload, table back, reload, volumes of the driver in use", driver):
+            scene.write(file, tables_only)
+            scene.systemctl("reload", UNIT)
+            scene.wait_status("the driver stays", lambda status: "1 volume is in use" in (status["reason"] or ""))
+            scene.write(file, table)
+            scene.systemctl("reload", UNIT)
+    finally:
+        tear_down_volume(scene)
 
 
 @check

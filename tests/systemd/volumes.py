@@ -1,47 +1,23 @@
 """Volumes in use: a stop and a removal of the package keep their drivers, and say so."""
 
 import contextlib
-import json
 import re
-import shutil
 import time
 
 from check import check
 from container import eventually
-from host import CONFIG, DRIVER, KUBELET, PROGRAM, RUNTIME, UNIT
+from host import CONFIG, DRIVER, PROGRAM, RUNTIME, UNIT
 from journaling import IDENTIFIER, id_of
 from node import UNNOTICED
 from packages import NAME, install_deb, is_withdrawn, rpm
+from pod_volume import POD, POD_DIR, set_up_volume, tear_down_volume
 
 # A driver that no pod uses.
 FREE = "free.csi.test"
 TABLE = "60-free.toml"
 KEEP = "70-on-stop.toml"
-PODS = f"{KUBELET}/pods"
-POD = "0c7b9f56-5a0a-4d0e-8d5c-3f0f6d1f7a21"
 # The subject of the message in the catalog.
 KEPT = "because their volumes are in use"
-
-
-def set_up_volume(node):
-    """The files of a pod's volume, as the kubelet writes them: root's alone may list the directories."""
-    directory = node.path(f"{PODS}/{POD}/volumes/kubernetes.io~csi/data")
-    directory.mkdir(parents=True)
-    for above in [directory, *directory.parents]:
-        if above == node.path(KUBELET):
-            break
-        above.chmod(0o750)
-    # The registrar does not look at the mount point.
-    (directory / "mount").mkdir(mode=0o750)
-    data = {
-        "attachmentID": "csi-1", "driverName": DRIVER, "nodeName": "node-1", "specVolID": "data",
-        "volumeHandle": "volume-1", "volumeLifecycleMode": "Persistent",
-    }
-    (directory / "vol_data.json").write_text(json.dumps(data))
-
-
-def tear_down_volume(node):
-    shutil.rmtree(node.path(PODS), ignore_errors=True)
 
 
 def begin(node):
@@ -152,13 +128,13 @@ def a_directory_that_the_sandbox_cannot_read_counts_as_a_volume_in_use(node):
     with in_use(node):
         mark = len(node.events())
         # Without capabilities, root may not list what belongs to another user.
-        node.run("chown", "nobody", f"{PODS}/{POD}")
-        node.run("chmod", "0700", f"{PODS}/{POD}")
+        node.run("chown", "nobody", POD_DIR)
+        node.run("chmod", "0700", POD_DIR)
         assert volumes(node) == {DRIVER: None, FREE: None}, volumes(node)
         refused = node.run(PROGRAM, "withdraw", FREE, check=False)
-        assert refused.returncode == 1 and f"{PODS}/{POD}" in refused.stderr, refused
+        assert refused.returncode == 1 and POD_DIR in refused.stderr, refused
         node.systemctl("stop", UNIT)
-        assert f"{PODS}/{POD}" in node.journal("-n", "5")
+        assert POD_DIR in node.journal("-n", "5")
         for driver in (DRIVER, FREE):
             assert node.link(driver).is_symlink() and node.socket(driver).is_socket(), driver
         node.systemctl("start", UNIT)

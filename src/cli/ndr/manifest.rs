@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::unit_file::of_shell;
+use super::shell::of_shell;
 use super::yaml::{Yaml, YamlError};
 use crate::os::go_flags;
 use crate::os::text::printable;

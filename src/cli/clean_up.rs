@@ -2,8 +2,8 @@
 //!
 //! The packages run it when they are removed, after they have stopped the unit, which leaves links and
 //! sockets under on_stop = "keep", and after a crash. It runs on the terminal of the operator who
-//! removes the package, and asks no daemon. Drivers whose volumes are in use stay, and it says so. It does not count as `withdraw`: a package that is installed
-//! again registers its drivers again.
+//! removes the package, and asks no daemon. Drivers whose volumes are in use stay, and it says so. It does
+//! not count as `withdraw`: a package that is installed again registers its drivers again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,6 +13,8 @@ use super::configuration::load;
 use super::exit::{Exit, print_error};
 use crate::config::{LogLevel, LogSettings, LogTarget, Settings};
 use crate::csi::discover::{found_now, names_of};
+use crate::disk::directory;
+use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::{self, RuntimeDir};
@@ -38,15 +40,16 @@ pub(crate) async fn clean_up(args: &Args) -> Result<(), Exit> {
     };
     let mut ours = Ours::default();
     let mut layouts = Vec::new();
-    let mut root = None;
-    let mut aliases = BTreeMap::new();
+    // A volume below any of these directories counts: the configuration may have changed since the last run.
+    let mut roots = Vec::new();
     if let Some(state) = SavedState::load(&runtime_dir::state(&path)) {
+        let kubelet_dir = state.layout.as_ref().map(Layout::kubelet_dir);
+        roots.extend(kubelet_dir.map(|registry| directory::of(registry).to_owned()));
+        roots.extend(state.called_in);
         layouts.extend(state.layout);
-        root = state.called_in;
         let saved = state.drivers.into_values();
-        let named = saved.filter_map(|saved| Some((saved.record.name?, saved.record.alias)));
-        aliases.extend(named);
-        ours.names.extend(aliases.keys().cloned());
+        ours.names
+            .extend(saved.filter_map(|saved| saved.record.name));
     }
     // The state names its files even if the configuration is no longer valid.
     let loaded = load(args);
@@ -56,35 +59,31 @@ pub(crate) async fn clean_up(args: &Args) -> Result<(), Exit> {
         let found = found_now(settings, &Reach::now()).unwrap_or_default();
         ours.names.extend(names_of(settings, found));
         layouts.push(settings.layout());
-        root = Some(settings.kubelet_root().to_owned());
+        roots.extend(settings.kubelet_roots());
     }
     layouts.dedup();
-    let root = root.unwrap_or_else(|| Settings::default().kubelet_root().to_owned());
-    let volumes = VolumeReader::new(root, Reach::now()).read().await;
-    let mut in_use = Vec::new();
-    for name in &ours.names {
-        let Some(used) = volumes.of(name).words() else {
-            continue;
-        };
-        let alias = aliases.get(name).copied().unwrap_or_default();
-        for layout in &layouts {
-            let [socket, link] = layout.places(name, alias);
-            if link.is_symlink() {
-                in_use.push(kept(&link, &socket, name, &used));
-            }
-            ours.kept.extend([socket, link]);
-        }
+    if roots.is_empty() {
+        roots = Settings::default().kubelet_roots();
     }
+    let volumes = VolumeReader::new(roots, Reach::now()).read().await;
+    let is_used = |name: &&DriverName| volumes.of(name).holds();
+    ours.in_use = ours.names.iter().filter(is_used).cloned().collect();
     // Two layouts may have the same links, and the second may remove a link that the first leaves.
-    let mut left = BTreeMap::new();
+    let (mut left, mut kept_links) = (BTreeMap::new(), BTreeMap::new());
     for layout in &layouts {
-        let unowned_links = sweep(layout, &ours).unowned_links.into_iter();
+        let swept = sweep(layout, &ours);
+        let unowned_links = swept.unowned_links.into_iter();
         left.extend(unowned_links.map(|Unclaimed { name, link }| (link, name)));
+        for Unclaimed { name, link } in swept.links_in_use {
+            let used = volumes.of(&name).words().unwrap_or_default();
+            let words = kept(&link, &layout.socket(&name), &name, &used);
+            kept_links.insert(link, words);
+        }
     }
     for (link, name) in left.iter().filter(|(link, _)| link.is_symlink()) {
         print_error(&left_behind(link, name));
     }
-    in_use.iter().for_each(|words| print_error(words));
+    kept_links.values().for_each(|words| print_error(words));
     loaded.map(drop).map_err(Exit::from)
 }
 

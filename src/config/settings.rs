@@ -236,6 +236,20 @@ impl Settings {
         }
     }
 
+    /// Where a kubelet may have its pods: its root directory, and the parent of a registry that is named by itself.
+    pub(crate) fn kubelet_roots(&self) -> Vec<PathBuf> {
+        let registry_dir = &self.kubelet.registry_dir;
+        let is_usual = registry_dir.ends_with(PLUGINS_REGISTRY);
+        let parent = registry_dir.parent().filter(|_| is_usual);
+        let mut roots = vec![self.kubelet_root().to_owned()];
+        roots.extend(
+            parent
+                .filter(|parent| *parent != roots[0])
+                .map(Path::to_owned),
+        );
+        roots
+    }
+
     /// Where sockets and links go.
     pub(crate) fn layout(&self) -> Layout {
         let kubelet = &self.kubelet;

@@ -16,7 +16,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::layout::{Layout, LinkAlias};
+use super::layout::Layout;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::replace::{self, STAGED};
@@ -34,6 +34,8 @@ pub(crate) struct Ours {
     pub(crate) names: BTreeSet<DriverName>,
     /// Files that are still in use, and stay.
     pub(crate) kept: BTreeSet<PathBuf>,
+    /// Drivers whose volumes are in use: all their files stay.
+    pub(crate) in_use: BTreeSet<DriverName>,
 }
 
 /// A link that leads nowhere and may belong to another instance. It is ours if its driver turns out to be
@@ -48,8 +50,20 @@ pub(crate) struct Unclaimed {
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) unowned_links: Vec<Unclaimed>,
+    /// Links of drivers whose volumes are in use.
+    pub(crate) links_in_use: Vec<Unclaimed>,
     /// Files of ours that the file system did not let us remove.
     pub(crate) failed: Vec<(PathBuf, Identity)>,
+}
+
+impl Ours {
+    /// The driver in use whose link has this name.
+    fn used_by(&self, layout: &Layout, file_name: &OsStr) -> Option<DriverName> {
+        let mut in_use = self.in_use.iter();
+        in_use
+            .find(|name| layout.is_link_of(file_name, name))
+            .cloned()
+    }
 }
 
 impl Swept {
@@ -69,6 +83,12 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
     for entry in entries(layout.kubelet_dir()) {
         let link = entry.path();
         if ours.kept.contains(&link) {
+            continue;
+        }
+        if let Some(name) = ours.used_by(layout, &entry.file_name()) {
+            if dead_link(layout, &link).is_some() || dead_socket(&link).is_some() {
+                swept.links_in_use.push(Unclaimed { name, link });
+            }
             continue;
         }
         if let Some(socket) = dead_second_name(layout, ours, &link) {
@@ -93,7 +113,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         };
         // Asked before and after the probe: another instance may replace the socket in between.
         let is_ours = || ours.names.contains(&name) || is_old(&socket);
-        if ours.kept.contains(&socket) || !is_ours() {
+        if ours.kept.contains(&socket) || ours.in_use.contains(&name) || !is_ours() {
             continue;
         }
         if let Some(identity) = dead_socket(&socket).filter(|_| is_ours()) {
@@ -117,13 +137,20 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
 
 /// Which of these drivers have a link that leads nowhere and that was made since the boot, so that a kubelet
 /// which runs may hold the driver through it.
-pub(crate) fn linked_since_boot(layout: &Layout, names: &BTreeSet<DriverName>) -> Vec<DriverName> {
-    let is_linked = |name: &&DriverName| {
-        let link = layout.link(name, LinkAlias::default());
-        let is_new = || boot::began().is_none_or(|booted| !was_there_before(booted, &link));
-        dead_link(layout, &link).is_some() && is_new()
-    };
-    names.iter().filter(is_linked).cloned().collect()
+pub(crate) fn linked_since_boot(
+    layout: &Layout,
+    names: &BTreeSet<DriverName>,
+) -> BTreeSet<DriverName> {
+    let booted = LazyCell::new(boot::began);
+    let linked = entries(layout.kubelet_dir())
+        .into_iter()
+        .filter_map(|entry| {
+            let link = entry.path();
+            let (name, _) = dead_link(layout, &link).filter(|(name, _)| names.contains(name))?;
+            let is_new = booted.is_none_or(|booted| !was_there_before(booted, &link));
+            is_new.then_some(name)
+        });
+    linked.collect()
 }
 
 /// Removes a link of ours if it still leads nowhere.
@@ -227,6 +254,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::disk::layout::LinkAlias;
 
     /// A kill between the exchange and the removal leaves the link that was replaced, of whatever origin,
     /// under our temporary name.

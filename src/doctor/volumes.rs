@@ -16,8 +16,8 @@ pub(super) async fn check(inputs: &Inputs) -> Vec<Finding> {
     if inputs.daemon.is_ok() {
         return of_daemon(inputs.shown());
     }
-    let root = inputs.settings.kubelet_root().to_owned();
-    let found = VolumeReader::new(root, inputs.reach.clone()).read().await;
+    let roots = inputs.settings.kubelet_roots();
+    let found = VolumeReader::new(roots, inputs.reach.clone()).read().await;
     found.unknown().map(not_known).into_iter().collect()
 }
 

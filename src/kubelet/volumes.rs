@@ -95,6 +95,17 @@ impl NodeVolumes {
         }
     }
 
+    /// Adds what was found below another directory.
+    fn add(&mut self, other: NodeVolumes) {
+        for (driver, found) in other.drivers {
+            let known = self.drivers.entry(driver).or_default();
+            known.volumes += found.volumes;
+            known.pods.extend(found.pods);
+            known.unknown = known.unknown.take().or(found.unknown);
+        }
+        self.unknown = self.unknown.take().or(other.unknown);
+    }
+
     pub(crate) fn of(&self, driver: &DriverName) -> VolumeUse {
         let known = self.drivers.get(driver);
         let of_driver = known.and_then(|known| known.unknown.as_ref());

@@ -56,7 +56,7 @@ impl Supervisor {
         let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
         let (id, used) = (runner.id.clone(), runner.volumes(volumes));
         let is_done = runner.driver.record().withdrawn_by_hand;
-        match used.words().filter(|_| !is_done) {
+        let outcome = match used.words().filter(|_| !is_done) {
             Some(words) if force => {
                 tracing::warn!(driver = %id, "{id}: withdrawn by force: {words}");
                 self.by_hand(driver, Event::WithdrawInUse, "withdrawn")
@@ -65,7 +65,13 @@ impl Supervisor {
                 "{id} is not withdrawn: {words}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. Delete the pods or drain the node first; --force withdraws the driver all the same"
             )),
             None => self.by_hand(driver, Event::Withdraw(used), "withdrawn"),
+        };
+        if outcome.is_ok()
+            && let Some(runner) = self.key_of(&id).and_then(|key| self.runners.get_mut(&key))
+        {
+            runner.drop_unclaimed(&self.layout);
         }
+        outcome
     }
 
     /// By id, or by the name that the driver has given.
@@ -82,7 +88,9 @@ impl Supervisor {
     fn take_up(&mut self, id: &str, record: &Record) -> CommandResult {
         let key = self.key_of(id).ok_or_else(|| no_driver(id))?;
         let runner = self.runners.get(&key);
-        if runner.is_some_and(|runner| runner.driver.record().is_held()) {
+        if runner
+            .is_some_and(|runner| runner.driver.record().is_held() || runner.departure.is_some())
+        {
             return Ok(());
         }
         tracing::info!(driver = id, "{id}: taken up from another instance");

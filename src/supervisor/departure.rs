@@ -125,9 +125,11 @@ impl Supervisor {
         let Some(departure) = &mut runner.departure else {
             return;
         };
-        if record.withdrawn_by_hand && departure.is_of_directory() {
+        // A driver that the configuration has lost may not be registered for a moment, and goes only by a look.
+        let is_of_directory = departure.is_of_directory();
+        if record.withdrawn_by_hand && is_of_directory {
             self.directory_stays(key);
-        } else if !record.is_held() || record.withdrawn_by_hand {
+        } else if !record.is_held() && is_of_directory {
             self.remove_departed(key);
         } else if at <= now {
             departure.due = None;
@@ -142,7 +144,10 @@ impl Supervisor {
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let kept_by = runner.kept_by(volumes);
+        let kept_by = match &runner.departure {
+            Some(departure) if departure.is_of_directory() => runner.kept_by(volumes),
+            Some(_) | None => runner.volumes(volumes).words(),
+        };
         let Some(departure) = runner.departure.as_mut().filter(|it| it.due.is_none()) else {
             return;
         };
@@ -171,7 +176,9 @@ impl Supervisor {
         let Some(runner) = self.runners.get(&key) else {
             return;
         };
-        let Some(kept_by) = runner.kept_by(volumes) else {
+        let is_lost = self.has_lost(&runner.id);
+        let used = runner.volumes(volumes).words();
+        let Some(kept_by) = used.filter(|_| is_lost || runner.kept_by(volumes).is_some()) else {
             self.tell_removal(old, runner, &Removal::Gone);
             self.remove_driver(key);
             return;

@@ -211,6 +211,7 @@ impl Runner {
             MonitorReport::Silent(error) => return self.silent(&error),
         };
         self.without_node_service = false;
+        self.unclaimed = None;
         self.note_try(None);
         // The answer can be used, unless its name is too long for our paths.
         if let Err(too_long) = layout.check(&answer.name) {

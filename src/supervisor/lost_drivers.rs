@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::renaming::free_id;
 use super::saved_state::{Origin, SavedDriver};
 use super::{RunnerKey, Supervisor};
 
@@ -31,12 +32,14 @@ impl Supervisor {
         for (id, lost) in lost {
             let name = lost.record.name.clone().filter(|_| is_published(&lost));
             let kept_by = name.as_ref().and_then(|name| volumes.of(name).words());
-            let is_free =
-                |id: &String| !self.settings.drivers.contains_key(id) && !saved.contains_key(id);
-            let mut ids = [Some(id.clone()), name.map(|name| name.to_string())].into_iter();
-            let new_id = ids.by_ref().flatten().find(is_free);
-            match kept_by.zip(new_id) {
-                Some((kept_by, new_id)) => {
+            match kept_by {
+                Some(kept_by) => {
+                    let is_taken = |id: &str| {
+                        self.settings.drivers.contains_key(id)
+                            || saved.contains_key(id)
+                            || kept.contains_key(id)
+                    };
+                    let new_id = free_id(&id, name.as_ref(), is_taken);
                     let cause = self.cause_of_loss_at_start(&id, &lost);
                     let lost = LostDriver {
                         saved: lost,

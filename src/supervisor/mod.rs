@@ -172,7 +172,7 @@ impl Supervisor {
             troubles: Troubles::default(),
             config_accepted: Timestamp::now(),
             watcher: Watcher::new(reach.clone()),
-            volumes: VolumeReader::new(settings.kubelet_root().to_owned(), reach.clone()),
+            volumes: VolumeReader::new(settings.kubelet_roots(), reach.clone()),
             volume_looks: VolumeLooks::default(),
             reach,
             limiter: ConcurrencyLimiter::new(),

@@ -10,6 +10,7 @@ use super::taken_off::{Directories, Removal};
 use super::{RunnerKey, Subject, Supervisor, Work};
 use crate::api::command::CommandResult;
 use crate::config::Settings;
+use crate::csi::discover::Discoverable;
 use crate::disk::watch::Watcher;
 use crate::kubelet::known::KnownKubelets;
 use crate::kubelet::volumes::NodeVolumes;
@@ -24,7 +25,12 @@ impl Supervisor {
     /// that the configuration has lost stays while these volumes of it are in use.
     pub(super) fn reload(&mut self, volumes: &NodeVolumes) -> CommandResult {
         self.notifier.reloading();
-        let outcome = (self.reread)().map(|settings| self.reconfigure(settings, volumes));
+        let reread = (self.reread)();
+        let accepted = reread.and_then(|settings| match self.move_in_use(&settings, volumes) {
+            Some(refusal) => Err(refusal),
+            None => Ok(settings),
+        });
+        let outcome = accepted.map(|settings| self.reconfigure(settings, volumes));
         let why = outcome.as_ref().err();
         // An entry of the journal, a note and STATUS= are a single line each.
         self.troubles.refusal = why.map(|why| format!("{REFUSED}: {}", on_one_line(why)));
@@ -40,6 +46,27 @@ impl Supervisor {
             self.notifier.ready(&line);
         }
         outcome
+    }
+
+    /// Why the drivers cannot move to other directories now. A driver that responds is published there at once;
+    /// a driver that does not, or that the settings have lost, would be off the node while its volumes are in use.
+    fn move_in_use(&self, settings: &Settings, volumes: &NodeVolumes) -> Option<String> {
+        let moved = Directories::of(&self.layout).change_to(settings, &settings.layout())?;
+        let discoverable = Discoverable::of(settings);
+        let mut runners = self.runners.values();
+        runners.find_map(|runner| {
+            let kept_by = runner.kept_by(volumes)?;
+            let id = &*runner.id;
+            let is_lost = !settings.drivers.contains_key(id) && !discoverable.has(settings, id);
+            let (why, fix) = match (is_lost, runner.driver.answer()) {
+                (false, Some(_)) => return None,
+                (true, _) => ("is lost", "keep it in the configuration"),
+                (false, None) => ("does not respond", "start the driver"),
+            };
+            Some(format!(
+                "{moved}, but {id} {why}, and would be off the node: {kept_by}; {fix}, or delete the pods, and reload then"
+            ))
+        })
     }
 
     fn reconfigure(&mut self, settings: Settings, volumes: &NodeVolumes) {
@@ -90,9 +117,9 @@ impl Supervisor {
                 removed.and_then(|runner| Some((runner.id, runner.driver.record().by_hand()?)));
             withdrawn.extend(record);
         }
+        self.volumes.move_to(self.settings.kubelet_roots());
         let root = self.settings.kubelet_root().to_owned();
         if moved.is_some() || old.kubelet_root() != root {
-            self.volumes.move_to(root.clone());
             self.each_start_socket(Watcher::unfollow);
             if moved.is_some() {
                 self.layout = layout;

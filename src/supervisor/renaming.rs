@@ -112,27 +112,22 @@ impl Supervisor {
         }
     }
 
-    /// A driver that stays while it is in use leaves its id to another driver, and has its name as its id.
+    /// A driver that stays while it is in use leaves its id to another driver.
     fn yield_id(&mut self, key: RunnerKey, given: &BTreeSet<String>) {
+        let Some(runner) = self.runners.get(&key) else {
+            return;
+        };
+        let known = |id: &str| self.key_of(id).is_some_and(|other| other != key);
+        let is_taken = |id: &str| given.contains(id) || known(id);
+        let new = DriverId::from(free_id(&runner.id, runner.driver.name(), is_taken));
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let name = runner
-            .driver
-            .name()
-            .map(|name| DriverId::from(name.as_str()));
-        let is_free = |name: &DriverId| !given.contains(&**name);
-        let Some(name) = name.filter(is_free) else {
-            let id = &runner.id;
-            tracing::warn!(driver = %id, "{id}: taken off the node although it is in use: another driver has its id now");
-            self.remove_driver(key);
-            return;
-        };
-        let old = std::mem::replace(&mut runner.id, name.clone());
+        let old = std::mem::replace(&mut runner.id, new.clone());
         self.metrics.registering.forget(&old);
-        self.metrics.registering.expect(&name);
+        self.metrics.registering.expect(&new);
         self.board.set(&old, None);
-        self.names.rename(key, &name);
+        self.names.rename(key, &new);
     }
 
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {
@@ -175,6 +170,18 @@ pub(crate) fn new_ids(
         }
     }
     new_ids
+}
+
+/// An id for a driver whose id another driver may have: the id itself, else its name, else its name with a number.
+pub(super) fn free_id(
+    id: &str,
+    name: Option<&DriverName>,
+    is_taken: impl Fn(&str) -> bool,
+) -> String {
+    let name = name.map_or(id, DriverName::as_str);
+    let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
+    let mut ids = [id.to_owned(), name.to_owned()].into_iter().chain(numbered);
+    ids.find(|id| !is_taken(id)).unwrap_or_default()
 }
 
 fn id_of_socket(settings: &Settings, discoverable: &Discoverable, socket: &Path) -> Option<String> {

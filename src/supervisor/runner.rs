@@ -17,6 +17,7 @@ use crate::csi::monitor::Monitor;
 use crate::csi::trust::Exposure;
 use crate::disk::identity::Identity;
 use crate::disk::layout::Layout;
+use crate::disk::sweep::Unclaimed;
 use crate::driver::phase::Phase;
 use crate::driver::{AdvertisedInfo, Driver};
 use crate::grpc::proto::control;
@@ -57,6 +58,8 @@ pub(super) struct Runner {
     pub(super) lost_since: Option<Instant>,
     /// The driver is to be removed, and a kubelet holds it.
     pub(super) departure: Option<Departure>,
+    /// A link of an earlier run that may hold the driver, until the driver answers.
+    pub(super) unclaimed: Option<Unclaimed>,
     /// The driver said that it has no Node service.
     pub(super) without_node_service: bool,
     /// Why the driver does not answer.
@@ -142,6 +145,7 @@ impl Runner {
             tried: false,
             lost_since: None,
             departure: None,
+            unclaimed: None,
             without_node_service: false,
             silence: control::Cause::Unspecified,
             unregistered_since: None,

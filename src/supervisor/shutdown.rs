@@ -14,6 +14,7 @@ use crate::disk::layout::Layout;
 use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{self, RuntimeError};
 use crate::disk::socket::{ListenerProbe, listener, probe};
+use crate::disk::sweep::sweep_link;
 use crate::kubelet::volumes::NodeVolumes;
 use crate::os::text::enumerated;
 use crate::systemd;
@@ -164,9 +165,17 @@ impl Supervisor {
 }
 
 impl Runner {
+    /// Removes the link of an earlier run that no driver has taken up.
+    pub(super) fn drop_unclaimed(&mut self, layout: &Layout) {
+        if let Some(left) = self.unclaimed.take() {
+            sweep_link(layout, &left.link);
+        }
+    }
+
     /// Removes the driver's link and socket, if they are ours.
     fn withdraw(&mut self, layout: &Layout, removals: &mut Removals) {
         self.files.service = None;
+        self.drop_unclaimed(layout);
         if let Some((name, alias, identity)) = self.driver.links() {
             removals.remove(layout.link(name, alias), identity);
         }

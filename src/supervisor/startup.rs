@@ -1,7 +1,6 @@
 //! The start: takes up what an earlier run left, and waits for every driver.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use tokio::task::yield_now;
 
@@ -14,15 +13,15 @@ use crate::config::{DriverSettings, Settings};
 use crate::csi::discover::{found_now, names_of};
 use crate::csi::monitor::Monitor;
 use crate::csi::query::DriverQuery;
-use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::runtime_dir::RuntimeDir;
-use crate::disk::sweep::{Ours, linked_since_boot, sweep};
+use crate::disk::sweep::{Ours, Unclaimed, linked_since_boot, sweep};
 use crate::disk::watch::Watcher;
 use crate::driver::{Event, Record};
 use crate::kubelet::endpoint::session::Endpoint;
 use crate::os::process::Process;
 use crate::os::rlimit::raise_open_files;
+use crate::systemd::journal::message_id;
 
 /// What state.json has of the drivers.
 #[derive(Default)]
@@ -65,14 +64,14 @@ impl Supervisor {
             names,
             lost,
             has_state,
-        } = supervisor.recall();
+        } = supervisor.recall().await;
         let lost = supervisor.keep_lost(lost, &saved).await;
         yield_now().await;
         saved.extend(
             lost.iter()
                 .map(|(id, lost)| (id.clone(), lost.saved.clone())),
         );
-        supervisor.sweep(&saved, names, found, has_state).await;
+        let unclaimed = supervisor.sweep(&saved, names, found, has_state).await;
         yield_now().await;
         supervisor.each_start_socket(Watcher::follow);
         // Of two drivers with one name, the driver that has it keeps it.
@@ -92,6 +91,9 @@ impl Supervisor {
             if let Some((runner, saved)) = supervisor.runners.get_mut(&key).zip(saved) {
                 runner.resume(saved);
             }
+        }
+        for left in unclaimed {
+            supervisor.keep_unclaimed(left);
         }
         // What happened between the first look and the watch would go unseen.
         supervisor.look_at_start_sockets();
@@ -135,7 +137,7 @@ impl Supervisor {
         }
     }
 
-    fn recall(&mut self) -> Recalled {
+    async fn recall(&mut self) -> Recalled {
         let Some(state) = self.state_file.load() else {
             return Recalled::default();
         };
@@ -157,12 +159,16 @@ impl Supervisor {
         let names: BTreeSet<DriverName> = names.collect();
         if let Some(old) = state.layout.filter(|old| *old != self.layout) {
             // The directories have changed: what is left in the old ones goes, as by a reload. Files that
-            // may be another instance's stay.
+            // may be another instance's stay, and those of drivers in use.
             let ours = Ours {
                 names: names.clone(),
-                kept: BTreeSet::new(),
+                in_use: self.in_use(names.clone()).await,
+                ..Ours::default()
             };
-            drop(sweep(&old, &ours));
+            for Unclaimed { name, link } in sweep(&old, &ours).links_in_use {
+                let (link, message_id) = (link.display(), message_id::KEPT_IN_USE);
+                tracing::warn!(message_id, driver = %name, "{name}: its volumes are in use, and {link} stays, although the directories have changed: remove it when the pods are gone");
+            }
             let by_hand = |(id, saved): (String, SavedDriver)| Some((id, saved.by_hand()?));
             saved = saved.into_iter().filter_map(by_hand).collect();
         }
@@ -247,22 +253,52 @@ impl Supervisor {
         mut names: BTreeSet<DriverName>,
         found: Vec<String>,
         has_state: bool,
-    ) {
+    ) -> Vec<Unclaimed> {
         names.extend(names_of(&self.settings, found));
         let layout = &self.layout;
         let records = saved.values().map(|saved| &saved.record);
         let places =
             records.filter_map(|record| Some(layout.places(record.name.as_ref()?, record.alias)));
-        let mut kept: BTreeSet<PathBuf> = places.flatten().collect();
+        let kept = places.flatten().collect();
         let unknown = match has_state {
-            true => Vec::new(),
+            true => BTreeSet::new(),
             false => linked_since_boot(layout, &names),
         };
-        if !unknown.is_empty() {
+        let in_use = self.in_use(unknown).await;
+        let ours = Ours {
+            names,
+            kept,
+            in_use,
+        };
+        let mut swept = sweep(&self.layout, &ours);
+        let links_in_use = std::mem::take(&mut swept.links_in_use);
+        self.removals.add(swept);
+        links_in_use
+    }
+
+    /// Those of the drivers whose volumes are in use, or not known. The volumes are read only if there are
+    /// drivers: the daemon is to serve at once.
+    async fn in_use(&self, mut names: BTreeSet<DriverName>) -> BTreeSet<DriverName> {
+        if !names.is_empty() {
             let volumes = self.volumes.read().await;
-            let in_use = unknown.iter().filter(|name| volumes.of(name).holds());
-            kept.extend(in_use.flat_map(|name| layout.places(name, LinkAlias::default())));
+            names.retain(|name| volumes.of(name).holds());
         }
-        self.removals.add(sweep(layout, &Ours { names, kept }));
+        names
+    }
+
+    /// A driver of ours has a link, of which nothing tells whether a kubelet holds the driver, and its volumes are
+    /// in use.
+    fn keep_unclaimed(&mut self, left: Unclaimed) {
+        let (link, name) = (left.link.display(), &left.name);
+        let message_id = message_id::KEPT_IN_USE;
+        tracing::warn!(message_id, driver = %name, "{name}: its volumes are in use, and {link} stays: a kubelet may have registered the driver through it");
+        let is_it = |runner: &Runner| match &runner.settings.name {
+            Some(pinned) => pinned == name,
+            None => *runner.id == *name.as_str(),
+        };
+        let key = self.keys_where(is_it).first().copied();
+        if let Some(runner) = key.and_then(|key| self.runners.get_mut(&key)) {
+            runner.unclaimed = Some(left);
+        }
     }
 }

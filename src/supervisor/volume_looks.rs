@@ -110,14 +110,15 @@ impl Supervisor {
 impl Runner {
     /// The driver's volumes. A driver that never gave a name has none.
     pub(super) fn volumes(&self, volumes: &NodeVolumes) -> VolumeUse {
-        let name = self.driver.name();
+        let unclaimed = self.unclaimed.as_ref().map(|left| &left.name);
+        let name = self.driver.name().or(unclaimed);
         name.map_or(VolumeUse::Free, |name| volumes.of(name))
     }
 
     /// The volumes that forbid to take the driver off the node, in words. Without a link it is off the node
     /// already.
     pub(super) fn kept_by(&self, volumes: &NodeVolumes) -> Option<String> {
-        self.driver.links()?;
-        self.volumes(volumes).words()
+        let has_link = self.driver.links().is_some() || self.unclaimed.is_some();
+        self.volumes(volumes).words().filter(|_| has_link)
     }
 }

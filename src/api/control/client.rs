@@ -19,6 +19,9 @@ use crate::os::text::printable;
 
 /// How long a client waits for the daemon to take its connection, and for each answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for an answer before which the daemon looks at the volumes in use, perhaps for the second time, and asks
+/// systemd.
+const LONG_PATIENCE: Duration = Duration::from_secs(10);
 /// A status of a thousand drivers fits.
 const LARGEST_STATUS: usize = 16 * 1024 * 1024;
 
@@ -103,7 +106,9 @@ impl Client {
         let control = &mut self.control;
         let done = match hand {
             ManualAction::Reannounce => answer(&self.path, control.reannounce(request)).await,
-            ManualAction::Withdraw { .. } => answer(&self.path, control.withdraw(request)).await,
+            ManualAction::Withdraw { .. } => {
+                answer_within(LONG_PATIENCE, &self.path, control.withdraw(request)).await
+            }
             ManualAction::Publish => answer(&self.path, control.publish(request)).await,
         };
         done.map(drop)
@@ -125,7 +130,8 @@ impl Client {
     }
 
     pub(crate) async fn reload(&mut self) -> Result<(), ClientError> {
-        let reloaded = answer(&self.path, self.control.reload(ReloadRequest {})).await?;
+        let reloaded = self.control.reload(ReloadRequest {});
+        let reloaded = answer_within(LONG_PATIENCE, &self.path, reloaded).await?;
         if reloaded.refusal.is_empty() {
             Ok(())
         } else {
@@ -139,7 +145,15 @@ async fn answer<T>(
     path: &Path,
     call: impl Future<Output = Result<Response<T>, tonic::Status>>,
 ) -> Result<T, ClientError> {
-    match timeout(PATIENCE, call).await {
+    answer_within(PATIENCE, path, call).await
+}
+
+async fn answer_within<T>(
+    patience: Duration,
+    path: &Path,
+    call: impl Future<Output = Result<Response<T>, tonic::Status>>,
+) -> Result<T, ClientError> {
+    match timeout(patience, call).await {
         Ok(answer) => Ok(answer.map_err(refused)?.into_inner()),
         Err(_) => Err(ClientError::Silent(path.to_owned())),
     }

@@ -73,7 +73,7 @@ impl Scene {
         let (looks, looked) = watch::channel(());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let _guard = runtime.enter();
-        let volumes = VolumeReader::new(dir.path().join("kubelet"), Reach::default());
+        let volumes = VolumeReader::new(vec![dir.path().join("kubelet")], Reach::default());
         let commanded = asked.clone();
         let commands = Commands::new(move |request| supervise(request, &commanded));
         let task = serve(place, commands, Snapshots::new(receiver), volumes, looked).unwrap();

@@ -66,7 +66,7 @@ impl Scene {
         let mut builder = Builder::new_current_thread();
         let runtime = builder.enable_all().start_paused(true).build().unwrap();
         let (board, receiver) = watch::channel(Arc::new(snapshot()));
-        let volumes = VolumeReader::new("/nowhere".into(), Reach::default());
+        let volumes = VolumeReader::new(vec!["/nowhere".into()], Reach::default());
         Scene {
             pages: Pages::new(Snapshots::new(receiver), volumes, Metrics::new()),
             _board: board,

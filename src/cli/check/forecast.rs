@@ -174,6 +174,19 @@ pub(super) fn forecast(running: &Running, planned: &Planned<'_>) -> Vec<Forecast
     let mut fates = Vec::new();
     for driver in &running.drivers {
         let new = ids.get(&driver.id).and_then(Option::as_ref);
+        let is_published_there = new.is_some() && driver.answering;
+        let in_use = driver.kept_by.as_ref().filter(|_| driver.registered);
+        if let (Some(moved), Some(volumes), false) = (&moved, in_use, is_published_there) {
+            let words = format!(
+                "{moved}; a reload is refused, and a restart leaves its files where they are: {volumes}"
+            );
+            let id = driver.id.clone();
+            fates.push(Forecast {
+                id,
+                fate: Fate::LeaveAlone(Some(words)),
+            });
+            continue;
+        }
         let fate = match (new, &moved) {
             (None, None) => lose(settings, driver),
             (None, Some(_)) => Fate::Withdraw(why_lost(settings, driver)),

@@ -1,6 +1,6 @@
 //! The reader of the volumes: looks at the kubelet's files in another thread, when it is asked to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +10,10 @@ use tokio::time::{Instant, timeout};
 
 use super::NodeVolumes;
 use super::reading::Reading;
+use crate::disk::directory::inode;
 use crate::disk::reach::Reach;
 use crate::os::memory;
+use crate::os::text::enumerated;
 
 /// How long an answer may take. A disk that is slower costs the answer, not the caller.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,18 +36,18 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// The kubelet's root directory.
-    root: PathBuf,
+    /// The directories that may be the kubelet's root directory.
+    roots: Vec<PathBuf>,
     last: Option<(Instant, Arc<NodeVolumes>)>,
     /// The last look took longer than the patience of its caller.
     was_late: bool,
 }
 
 impl VolumeReader {
-    pub(crate) fn new(root: PathBuf, reach: Reach) -> VolumeReader {
+    pub(crate) fn new(roots: Vec<PathBuf>, reach: Reach) -> VolumeReader {
         VolumeReader(Arc::new(Shared {
             state: Mutex::new(State {
-                root,
+                roots,
                 last: None,
                 was_late: false,
             }),
@@ -55,11 +57,11 @@ impl VolumeReader {
         }))
     }
 
-    /// Goes on with another root directory of the kubelet.
-    pub(crate) fn move_to(&self, root: PathBuf) {
+    /// Goes on with other root directories of the kubelet.
+    pub(crate) fn move_to(&self, roots: Vec<PathBuf>) {
         let mut state = self.state();
-        if state.root != root {
-            state.root = root;
+        if state.roots != roots {
+            state.roots = roots;
             state.last = None;
         }
     }
@@ -69,20 +71,20 @@ impl VolumeReader {
         let looked = async {
             let turn = Arc::clone(&self.0.turn).acquire_owned().await;
             // Not before the turn: what was seen must be as new as the question.
-            let (root, reach) = (self.state().root.clone(), self.0.reach.clone());
-            let place = root.clone();
+            let (roots, reach) = (self.state().roots.clone(), self.0.reach.clone());
+            let places = roots.clone();
             let look = move || {
                 let _turn = turn;
-                look(&place, &reach)
+                look(&places, &reach)
             };
-            (root, spawn_blocking(look).await)
+            (roots, spawn_blocking(look).await)
         };
-        let (root, looked) = match timeout(PATIENCE, looked).await {
+        let (roots, looked) = match timeout(PATIENCE, looked).await {
             Ok(looked) => looked,
             Err(_) => {
                 let mut state = self.state();
                 state.was_late = true;
-                return Arc::new(late(&state.root));
+                return Arc::new(late(&state.roots));
             }
         };
         let volumes = looked.unwrap_or_else(|error| NodeVolumes::not_known(error.to_string()));
@@ -90,7 +92,7 @@ impl VolumeReader {
         let mut state = self.state();
         state.was_late = false;
         // A reload may have changed the directory meanwhile.
-        if state.root == root {
+        if state.roots == roots {
             state.last = Some((Instant::now(), Arc::clone(&volumes)));
         }
         volumes
@@ -110,7 +112,7 @@ impl VolumeReader {
     fn known(&self) -> Option<Arc<NodeVolumes>> {
         let state = self.state();
         if state.was_late && self.0.turn.available_permits() == 0 {
-            return Some(Arc::new(late(&state.root)));
+            return Some(Arc::new(late(&state.roots)));
         }
         let (at, volumes) = state.last.as_ref()?;
         (at.elapsed() < RECENT).then(|| Arc::clone(volumes))
@@ -122,18 +124,28 @@ impl VolumeReader {
     }
 }
 
-fn look(root: &Path, reach: &Reach) -> NodeVolumes {
-    tracing::debug!(root = %root.display(), "looking for volumes in the kubelet's files");
-    let volumes = Reading::of(root, reach);
+fn look(roots: &[PathBuf], reach: &Reach) -> NodeVolumes {
+    let mut volumes = NodeVolumes::default();
+    // Two paths may lead to one directory.
+    let mut seen = Vec::new();
+    for root in roots {
+        let found = inode(root);
+        if found.is_some() && seen.contains(&found) {
+            continue;
+        }
+        seen.push(found);
+        tracing::debug!(root = %root.display(), "looking for volumes in the kubelet's files");
+        volumes.add(Reading::of(root, reach));
+    }
     // The thread has a heap of its own, which the C library would keep.
     memory::give_back();
     volumes
 }
 
-fn late(root: &Path) -> NodeVolumes {
-    let root = root.display();
+fn late(roots: &[PathBuf]) -> NodeVolumes {
+    let roots = enumerated(roots.iter().map(|root| root.display()), roots.len());
     NodeVolumes::not_known(format!(
-        "the files below {root} were not read within {PATIENCE:?}"
+        "the files below {roots} were not read within {PATIENCE:?}"
     ))
 }
 
@@ -160,7 +172,7 @@ mod tests {
     fn scene() -> (TempDir, KubeletVolumes, VolumeReader) {
         let dir = tempfile::tempdir().unwrap();
         let kubelet = KubeletVolumes::below(dir.path().join("kubelet"));
-        let reader = VolumeReader::new(kubelet.root().to_owned(), Reach::default());
+        let reader = VolumeReader::new(vec![kubelet.root().to_owned()], Reach::default());
         (dir, kubelet, reader)
     }
 
@@ -211,14 +223,25 @@ mod tests {
         let (dir, kubelet, reader) = scene();
         kubelet.pod("uid-1", "pv-1", A, "h1");
         assert!(of(&*reader.recent().await).holds());
-        reader.move_to(dir.path().join("other"));
+        reader.move_to(vec![dir.path().join("other")]);
         assert_eq!(of(&*reader.recent().await), VolumeUse::Free);
         let before = reader.clone();
         let look = tokio::spawn(async move { before.read().await });
         tokio::task::yield_now().await;
-        reader.move_to(kubelet.root().to_owned());
+        reader.move_to(vec![kubelet.root().to_owned()]);
         look.await.unwrap();
         assert!(of(&*reader.recent().await).holds());
+    }
+
+    #[tokio::test]
+    async fn a_volume_below_any_of_the_directories_counts_once() {
+        let (dir, kubelet, reader) = scene();
+        kubelet.pod("uid-1", "pv-1", A, "h1");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(kubelet.root(), &link).unwrap();
+        let missing = dir.path().join("missing");
+        reader.move_to(vec![missing, kubelet.root().to_owned(), link]);
+        assert_eq!(of(&*reader.read().await).count(), Some(1));
     }
 
     #[tokio::test]
@@ -229,7 +252,7 @@ mod tests {
             return;
         };
         KubeletVolumes::below(&root).pod("uid-1", "pv-1", A, "h1");
-        let reader = VolumeReader::new(root.clone(), Reach::default());
+        let reader = VolumeReader::new(vec![root.clone()], Reach::default());
         assert_eq!(of(&*reader.read().await).count(), Some(1));
         let hang = mount.hang();
         let told = reader.read().await;

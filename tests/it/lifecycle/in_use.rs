@@ -4,7 +4,8 @@ use std::fs;
 
 use bed::kubelet::Mark;
 use bed::scene::{NAME, OTHER, SOON, in_both_layouts, is_nothing, nothing_since};
-use bed::{Behaviour, FakeDriver, Layout, Scene, TestKubelet, eventually, stderr};
+use bed::{Behaviour, FakeDriver, KubeletProcess, Layout, Release, Scene, TestKubelet};
+use bed::{eventually, stderr};
 
 use crate::setup;
 
@@ -344,4 +345,230 @@ fn without_a_state_a_driver_in_use_that_does_not_answer_keeps_its_link() {
     scene.registrar.start();
     kubelet.wait_deregistered(NAME, SOON);
     scene.wait_no_link(NAME);
+}
+
+/// A driver in use that the configuration has lost, and a kubelet in a process of its own.
+fn lost() -> (Scene, FakeDriver, KubeletProcess) {
+    let scene = setup().started();
+    let kubelet = KubeletProcess::start(scene.node.kubelet_settings(Release::V1_36));
+    let driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    use_volumes(&scene);
+    lose_the_table(&scene, "");
+    scene.registrar.succeed(&["reload"]);
+    scene.reason(NAME, "registered", "the registration stays: 2 volumes");
+    (scene, driver, kubelet)
+}
+
+/// The driver is registered once more.
+#[track_caller]
+fn wait_registrations(scene: &Scene, number: u64) {
+    scene
+        .registrar
+        .wait_driver("it is registered again", NAME, SOON, |driver| {
+            driver.phase == "registered" && driver.registrations == number
+        });
+}
+
+#[test]
+fn a_lost_driver_outlives_the_end_of_its_registration() {
+    let (scene, _driver, mut kubelet) = lost();
+    kubelet.kill9();
+    kubelet.restart();
+    wait_registrations(&scene, 2);
+    fs::remove_file(scene.node.link(NAME)).unwrap();
+    wait_registrations(&scene, 3);
+    scene.registrar.succeed(&["reannounce", NAME]);
+    wait_registrations(&scene, 4);
+    scene.reason(NAME, "registered", "the registration stays: 2 volumes");
+    scene.node.volumes().remove_all();
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_deregistered(NAME, SOON);
+    scene.wait_forgotten(NAME);
+}
+
+#[test]
+fn a_lost_driver_that_no_kubelet_holds_at_a_start_is_published_again() {
+    let mut scene = setup().started();
+    let mut kubelet = KubeletProcess::start(scene.node.kubelet_settings(Release::V1_36));
+    let _driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    use_volumes(&scene);
+    scene.registrar.stop();
+    kubelet.kill9();
+    kubelet.restart();
+    lose_the_table(&scene, "");
+    scene.registrar.start();
+    scene.reason(NAME, "registered", "the registration stays: 2 volumes");
+    kubelet.wait_registered(NAME, SOON);
+}
+
+#[test]
+fn a_lost_driver_that_is_withdrawn_by_force_can_be_published() {
+    let (scene, _driver, kubelet) = lost();
+    scene.registrar.succeed(&["withdraw", "--force", NAME]);
+    kubelet.wait_deregistered(NAME, SOON);
+    scene.phase(NAME, "withdrawn");
+    scene.registrar.succeed(&["publish", NAME]);
+    kubelet.wait_registered(NAME, SOON);
+}
+
+#[test]
+fn a_driver_in_use_gets_another_id_also_when_its_name_was_its_id() {
+    let scene = setup().drivers(&[NAME, OTHER]).started();
+    let kubelet = scene.node.kubelet();
+    let _drivers = [NAME, OTHER].map(|id| scene.node.driver(id));
+    for id in [NAME, OTHER] {
+        kubelet.wait_registered(id, SOON);
+        scene.phase(id, "registered");
+    }
+    use_volumes(&scene);
+    let mark = kubelet.mark();
+    let socket = scene.node.csi_socket(OTHER);
+    lose_the_table(
+        &scene,
+        &format!("[drivers.{NAME:?}]\ncsi_socket = {socket:?}\n"),
+    );
+    scene.registrar.succeed(&["reload"]);
+    let other_id = format!("{NAME}.2");
+    scene.reason(&other_id, "registered", "the registration stays: 2 volumes");
+    assert_eq!(scene.phase(NAME, "registered").name.as_deref(), Some(OTHER));
+    stays(&scene, &kubelet, mark);
+}
+
+/// With the sockets in another directory.
+fn move_registry(scene: &Scene, drivers: &[&str]) {
+    let moved = scene.node.default_config(drivers);
+    let registry = format!("{:?}", scene.node.registry_dir());
+    let elsewhere = format!("{:?}", scene.node.root().join("elsewhere"));
+    assert!(moved.contains(&registry), "{moved}");
+    scene
+        .node
+        .write_config(&moved.replace(&registry, &elsewhere));
+}
+
+#[test]
+fn a_reload_that_would_move_a_silent_or_lost_driver_in_use_is_refused() {
+    let (scene, driver, kubelet, mark) = used(Layout::TwoDirectories);
+    let refused = |words: &str| {
+        let reload = scene.registrar.run_cli(["reload"]);
+        assert_eq!(reload.status.code(), Some(78), "{reload:?}");
+        for word in [
+            "registry_dir has changed",
+            NAME,
+            words,
+            "2 volumes are in use",
+        ] {
+            assert!(stderr(&reload).contains(word), "{word}: {reload:?}");
+        }
+        stays(&scene, &kubelet, mark);
+    };
+    move_registry(&scene, &[]);
+    refused("is lost");
+    drop(driver);
+    scene.reason(NAME, "registered", "not responding");
+    move_registry(&scene, &[NAME]);
+    refused("does not respond");
+    // A driver that responds is published in the new place at once.
+    let _back = scene.node.driver(NAME);
+    scene
+        .registrar
+        .wait_driver("it answers", NAME, SOON, |driver| driver.answering);
+    scene.registrar.succeed(&["reload"]);
+    kubelet.wait_deregistered(NAME, SOON);
+    kubelet.wait_registered(NAME, SOON);
+    let target = fs::read_link(scene.node.link(NAME)).unwrap();
+    assert!(
+        target.starts_with(scene.node.root().join("elsewhere")),
+        "{target:?}"
+    );
+}
+
+#[test]
+fn a_restart_with_other_directories_leaves_the_files_of_a_driver_in_use() {
+    let (mut scene, driver, kubelet, mark) = used(Layout::TwoDirectories);
+    scene.registrar.kill9();
+    drop(driver);
+    move_registry(&scene, &[NAME]);
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-driver");
+    stays(&scene, &kubelet, mark);
+    let logs = scene.registrar.logs();
+    assert!(
+        logs.contains("although the directories have changed"),
+        "{logs}"
+    );
+}
+
+#[test]
+fn the_removal_of_the_package_looks_where_the_last_run_looked() {
+    let kubelets_root = |scene: &Scene| format!("root_dir = {:?}", scene.node.kubelet_root());
+    for other_root in ["root_dir = \"/nonexistent\"", ""] {
+        let (mut scene, _driver, kubelet, mark) = used(Layout::TwoDirectories);
+        scene.registrar.stop();
+        let config = scene.node.default_config(&[NAME]);
+        let config = config.replace(&kubelets_root(&scene), other_root);
+        scene.node.write_config(&config);
+        let cleaned = scene.registrar.run_cli(["clean-up"]);
+        stays(&scene, &kubelet, mark);
+        assert!(
+            stderr(&cleaned).contains("2 volumes are in use"),
+            "{cleaned:?}"
+        );
+    }
+}
+
+#[test]
+fn the_removal_of_the_package_keeps_a_fresh_link_too() {
+    let (mut scene, _driver, _kubelet, _) = used(Layout::TwoDirectories);
+    scene.registrar.kill9();
+    fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
+    let fresh = scene
+        .node
+        .kubelet_registry_dir()
+        .join(format!("{NAME}_1-reg.sock"));
+    fs::rename(scene.node.link(NAME), &fresh).unwrap();
+    let cleaned = scene.registrar.run_cli(["clean-up"]);
+    assert!(fresh.is_symlink(), "{cleaned:?}");
+    assert!(
+        stderr(&cleaned).contains(fresh.to_str().unwrap()),
+        "{cleaned:?}"
+    );
+}
+
+#[test]
+fn volumes_are_found_below_the_parent_of_a_registry_that_is_named_by_itself() {
+    let scene = setup().set();
+    let root = format!("root_dir = {:?}", scene.node.kubelet_root());
+    let registry = format!("registry_dir = {:?}", scene.node.kubelet_registry_dir());
+    let config = scene.node.default_config(&[NAME]).replace(&root, &registry);
+    scene.node.write_config(&config);
+    let mut scene = scene;
+    scene.registrar.start();
+    let kubelet = scene.node.kubelet();
+    let _driver = scene.node.driver(NAME);
+    kubelet.wait_registered(NAME, SOON);
+    scene.phase(NAME, "registered");
+    use_volumes(&scene);
+    let refused = scene.registrar.run_cli(["withdraw", NAME]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+}
+
+#[test]
+fn without_a_state_a_link_in_use_is_guarded_and_goes_when_it_is_free() {
+    let (mut scene, driver, kubelet, mark) = used(Layout::TwoDirectories);
+    scene.registrar.kill9();
+    drop(driver);
+    fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
+    scene.registrar.start();
+    scene.phase(NAME, "waiting-for-driver");
+    let logs = scene.registrar.logs();
+    assert!(logs.contains("its volumes are in use, and"), "{logs}");
+    let refused = scene.registrar.run_cli(["withdraw", NAME]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    stays(&scene, &kubelet, mark);
+    scene.node.volumes().remove_all();
+    scene.registrar.succeed(&["withdraw", NAME]);
+    kubelet.wait_deregistered(NAME, SOON);
+    assert!(is_nothing(&scene.node.link(NAME)));
 }

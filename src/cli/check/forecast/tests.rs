@@ -239,7 +239,7 @@ fn a_driver_that_does_not_answer_is_announced_only_when_it_does_and_may_be_withd
 }
 
 #[test]
-fn a_lost_driver_stays_while_its_volumes_are_in_use_and_moves_all_the_same() {
+fn a_lost_driver_stays_while_its_volumes_are_in_use_and_does_not_move() {
     let used = |drivers: &mut Vec<RunningDriver>| {
         drivers.truncate(1);
         drivers[0].kept_by = Some("2 volumes are in use".to_owned());
@@ -251,7 +251,9 @@ fn a_lost_driver_stays_while_its_volumes_are_in_use_and_moves_all_the_same() {
         ]
     );
     let moved = lines(used, "registry_dir = '/k2'\n", &[]);
-    assert!(moved[0].starts_with("withdraw "), "{moved:?}");
+    assert!(moved[0].contains("a reload is refused"), "{moved:?}");
+    let answering = lines(used, "registry_dir = '/k2'\n[drivers.a]\n", &[]);
+    assert!(answering[0].starts_with("announce "), "{answering:?}");
     let unregistered = |drivers: &mut Vec<RunningDriver>| {
         used(drivers);
         drivers[0].registered = false;

@@ -268,6 +268,24 @@ fn every_example_of_a_driver_starts_before_every_kubelet_and_shares_its_mounts()
     assert_eq!(drivers, 6);
 }
 
+/// The format of an rpm does not list the directories, so that a script removes them.
+#[test]
+fn the_removal_of_the_rpm_removes_every_directory_of_pages_and_examples() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path| fs::read_to_string(root.join(path)).unwrap();
+    let (manifest, script) = (read("Cargo.toml"), read("packaging/rpm/postun.sh"));
+    let destinations = manifest.split("dest = \"/usr/share/doc/").skip(1);
+    let files = destinations.filter_map(|text| Some(text.split_once('"')?.0));
+    let directories: BTreeSet<&str> = files
+        .filter_map(|path| Some(path.rsplit_once('/')?.0))
+        .collect();
+    assert!(directories.len() > 3, "{directories:?}");
+    for directory in directories {
+        let line = format!(" /usr/share/doc/{directory} \\\n");
+        assert!(script.contains(&line), "{directory}");
+    }
+}
+
 #[test]
 fn the_picture_of_the_demo_shows_its_steps() {
     let story = include_str!("../examples/demo/story.rs");

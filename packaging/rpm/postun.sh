@@ -11,6 +11,7 @@ if [ "$1" -eq 0 ]; then
         /usr/share/doc/node-storage-driver-registrar/docs \
         /usr/share/doc/node-storage-driver-registrar/examples/drivers \
         /usr/share/doc/node-storage-driver-registrar/examples/prometheus \
+        /usr/share/doc/node-storage-driver-registrar/examples/readiness \
         /usr/share/doc/node-storage-driver-registrar/examples \
         /usr/share/doc/node-storage-driver-registrar \
         /usr/share/licenses/node-storage-driver-registrar \

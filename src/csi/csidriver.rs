@@ -186,10 +186,14 @@ impl CsiDriverObject {
                 "the name \"{name}\" has upper-case letters, and recent releases of Kubernetes refuse them in the name of a CSIDriver object"
             )));
         }
-        if let Attaching::NotTold(why) = &attaching {
-            warnings.push(Breach::harmless(format!(
+        match &attaching {
+            Attaching::NotTold(why) => warnings.push(Breach::harmless(format!(
                 "attachRequired is true, because the driver's answers do not tell it ({why}): see the comment in the manifest"
-            )));
+            ))),
+            Attaching::NoController => warnings.push(Breach::harmless(
+                "attachRequired is false, because this process of the driver has no Controller service; a controller elsewhere may attach volumes, and the field cannot be changed later: if the driver has a controller, run this command on its socket".to_owned(),
+            )),
+            Attaching::Published | Attaching::Unpublished => {}
         }
         let mounts_group = |name: &String| name == VOLUME_MOUNT_GROUP;
         let object = CsiDriverObject {

@@ -88,13 +88,13 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> Option<bool> {
     Some(inode(a)? == inode(b)?)
 }
 
-/// Device and inode of the file that the path leads to, which are the same under each of its paths.
 /// The path, or the nearest directory above it that exists.
 pub(crate) fn nearest(path: &Path) -> &Path {
     let mut above = path.ancestors();
     above.find(|above| above.is_dir()).unwrap_or(Path::new("/"))
 }
 
+/// Device and inode of the file that the path leads to, which are the same under each of its paths.
 pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))

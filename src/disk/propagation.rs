@@ -40,6 +40,8 @@ struct Mount {
     shared: Option<u64>,
     /// The peer group that the mount is a slave of: it only receives mounts from the group.
     master: Option<u64>,
+    /// The nearest peer group above the master that is in the namespace of the process, too.
+    propagate_from: Option<u64>,
 }
 
 /// Whether a mount that one process, the maker, makes at a path shows for another process, the viewer.
@@ -48,6 +50,11 @@ pub(crate) enum Propagation {
     Shows,
     /// It stays with the maker.
     Stays(Barrier),
+    /// The viewer receives the mounts of this peer group, and neither table shows whose slave the group is:
+    /// it may receive the mounts of the maker through a third namespace.
+    NotKnown {
+        group: u64,
+    },
 }
 
 /// Why a mount stays in the namespace of its maker.
@@ -166,25 +173,13 @@ impl MountView {
         Ok(way)
     }
 
-    fn inside(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    fn has_member(&self, group: u64) -> bool {
+        let mut mounts = self.mounts.iter();
+        mounts.any(|mount| mount.shared == Some(group))
     }
 
-    /// The peer groups whose mounts arrive at this mount: its own group, its master, and the masters of
-    /// these groups, as far as the table shows them.
-    fn received_by(&self, mount: &Mount) -> BTreeSet<u64> {
-        let mut groups: BTreeSet<u64> = mount.shared.into_iter().chain(mount.master).collect();
-        loop {
-            let masters = self.mounts.iter().filter_map(|other| {
-                let is_received = other.shared.is_some_and(|group| groups.contains(&group));
-                other.master.filter(|_| is_received)
-            });
-            let masters: Vec<u64> = masters.filter(|group| !groups.contains(group)).collect();
-            if masters.is_empty() {
-                return groups;
-            }
-            groups.extend(masters);
-        }
+    fn inside(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }
 
@@ -203,6 +198,7 @@ impl Mount {
         Some(Mount {
             shared: group("shared:"),
             master: group("master:"),
+            propagate_from: group("propagate_from:"),
             entry,
             device,
             root,
@@ -213,6 +209,22 @@ impl Mount {
     fn place(&self, path: &Path) -> (&str, PathBuf) {
         let below = path.strip_prefix(&self.entry.point).unwrap_or(path);
         (&self.device, self.root.join(below))
+    }
+}
+
+/// The peer groups whose mounts arrive at this mount: its own group, its masters, and the masters of these
+/// groups, as far as the tables show them. All members of a peer group have the same master.
+fn received_by(mount: &Mount, tables: [&MountView; 2]) -> BTreeSet<u64> {
+    let masters = |of: &Mount| of.master.into_iter().chain(of.propagate_from);
+    let mut groups: BTreeSet<u64> = mount.shared.into_iter().chain(masters(mount)).collect();
+    loop {
+        let all = tables.iter().flat_map(|table| &table.mounts);
+        let received = all.filter(|other| other.shared.is_some_and(|own| groups.contains(&own)));
+        let above: BTreeSet<u64> = received.flat_map(masters).collect();
+        if above.is_subset(&groups) {
+            return groups;
+        }
+        groups.extend(above);
     }
 }
 
@@ -237,12 +249,22 @@ pub(crate) fn propagation(
             point,
         }));
     }
-    let shows = |group: u64| viewer.received_by(seen).contains(&group);
+    let tables = [maker, viewer];
+    let received = received_by(seen, tables);
+    let shows = |group: u64| received.contains(&group);
+    // A group that the maker receives mounts from is above the maker's group, never below it.
+    let above = received_by(made, tables);
+    let is_shown = |group: u64| tables.iter().any(|table| table.has_member(group));
+    let mut unseen = received.difference(&above).copied();
+    let unseen = unseen.find(|group| !is_shown(*group));
     Ok(match (made.shared, made.master) {
         // A mount belongs to a single namespace: both processes are in it.
         _ if made.entry.id == seen.entry.id => Propagation::Shows,
         (Some(group), _) if shows(group) => Propagation::Shows,
-        (Some(_), _) => Propagation::Stays(Barrier::OtherGroup { point }),
+        (Some(_), _) => match unseen {
+            Some(group) => Propagation::NotKnown { group },
+            None => Propagation::Stays(Barrier::OtherGroup { point }),
+        },
         (None, Some(_)) => Propagation::Stays(Barrier::Slave { point }),
         (None, None) => Propagation::Stays(Barrier::Private { point }),
     })
@@ -265,6 +287,7 @@ mod tests {
         match propagation(&view(maker), &view(viewer), Path::new(PODS)).unwrap() {
             Propagation::Shows => None,
             Propagation::Stays(barrier) => Some(barrier.to_string()),
+            Propagation::NotKnown { group } => Some(format!("not known: {group}")),
         }
     }
 
@@ -355,6 +378,38 @@ mod tests {
                  901 900 8:1 / /host rw shared:500 master:1 - ext4 /dev/sda1 rw\n"
                     .into(),
                 None,
+            ),
+            // As the kernel shows it, and the mount arrives: the peers of 2 are in a third namespace.
+            (
+                "a slave of a slave in a third namespace",
+                HOST.into(),
+                root("master:2 "),
+                Some("not known: 2".to_owned()),
+            ),
+            (
+                "a slave of a slave, with the group of the maker in its namespace",
+                HOST.into(),
+                root("master:2 propagate_from:1 "),
+                None,
+            ),
+            (
+                "between the master and the group that is in its namespace",
+                root("shared:3 master:1 "),
+                root("master:2 propagate_from:1 ").replace("900", "901"),
+                Some("not known: 2".to_owned()),
+            ),
+            (
+                "the maker's table shows the master of the viewer's master",
+                format!("{HOST}23 22 8:1 / /mnt rw shared:2 master:1 - ext4 /dev/sda1 rw\n"),
+                root("master:2 "),
+                None,
+            ),
+            // Group 1 passes mounts on to the maker, so that it cannot receive the maker's.
+            (
+                "two slaves of one group",
+                root("shared:500 master:1 "),
+                container("master:1 "),
+                Some(copy.to_owned()),
             ),
         ] {
             assert_eq!(reason(&maker, &viewer), barrier, "{case}");

@@ -49,6 +49,14 @@ enum NotChecked {
     OtherPids,
     #[error("process 1 serves csi.sock, as systemd does for a driver that it starts on demand")]
     SocketUnit,
+    #[error(
+        "the kubelet, {kubelet}, receives mounts from peer group {group}, which has its members in a third mount namespace"
+    )]
+    ThirdNamespace {
+        kubelet: String,
+        group: u64,
+        below: PathBuf,
+    },
     #[error("cannot read the mounts of {processes}: {error}")]
     Unreadable { processes: String, error: io::Error },
 }
@@ -89,10 +97,14 @@ impl NotChecked {
     fn finding(&self) -> Finding {
         let fix = match self {
             NotChecked::SocketUnit => {
-                "compare by hand: readlink /proc/PID/ns/mnt prints the same for the driver and for the kubelet"
+                "compare by hand: readlink /proc/PID/ns/mnt prints the same for the driver and for the kubelet".to_owned()
             }
+            NotChecked::ThirdNamespace { below, .. } => format!(
+                "compare by hand: a volume that the driver has mounted below {} is also in /proc/PID/mountinfo of the kubelet",
+                below.display()
+            ),
             NotChecked::OtherPids | NotChecked::Unreadable { .. } => {
-                "run the doctor as root on the node itself, not in a container"
+                "run the doctor as root on the node itself, not in a container".to_owned()
             }
         };
         let found = format!(
@@ -119,11 +131,21 @@ impl Comparison<'_> {
         let between = |path: PathBuf| match propagation(&maker, &viewer, &path) {
             Ok(Propagation::Shows) => Ok(None),
             Ok(Propagation::Stays(barrier)) => Ok(Some(barrier)),
+            Ok(Propagation::NotKnown { group }) => Err(NotChecked::ThirdNamespace {
+                kubelet: described(&self.inputs.proc, self.kubelet),
+                group,
+                below: path,
+            }),
             Err(error) => Err(self.unreadable(&[self.driver, self.kubelet], error)),
         };
+        // A fault of the directory of the pods is told, whatever is known about the other directory.
+        let pods = between(self.pods())?;
+        if pods.is_some() {
+            return Ok(Barriers { pods, staged: None });
+        }
         let staged = between(self.staging())?;
         Ok(Barriers {
-            pods: between(self.pods())?,
+            pods,
             // A container without this directory has a driver that stages no volumes.
             staged: staged.filter(|barrier| !matches!(barrier, Barrier::OtherDirectory { .. })),
         })
@@ -181,7 +203,7 @@ impl Comparison<'_> {
             [self.driver, self.kubelet].map(|pid| described(&self.inputs.proc, pid));
         let path = path.display();
         let found = format!(
-            "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see the mounts that the driver makes below {path}, because for the driver {barrier}"
+            "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see the mounts that the driver makes below {path}, because for the driver {barrier}; a driver that mounts through nsenter in the node's namespace, or behind a proxy that serves csi.sock, is not affected"
         );
         Some(level(CHECK, found, self.fix().await))
     }

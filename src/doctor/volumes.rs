@@ -42,7 +42,7 @@ fn of_daemon(drivers: &[Driver]) -> Vec<Finding> {
 fn not_known(why: &str) -> Finding {
     let found = format!("it is not known which volumes are in use: {why}");
     let fix = format!(
-        "let the daemon read it ({LET_US_READ}); if it is the file of a pod that no longer exists, remove its directory; until then the registrar keeps the driver on the node, and withdraw needs --force"
+        "let the daemon read it ({LET_US_READ}); for a vol_data.json that is empty or cut, do the steps of docs/volumes.md, \"A damaged vol_data.json\"; until then the registrar keeps the driver on the node, and withdraw needs --force"
     );
     Finding::warning(CHECK, found, fix)
 }
@@ -110,6 +110,10 @@ mod tests {
         };
         assert!(of_node.found.ends_with(disk), "{of_node:?}");
         assert!(of_node.fix.contains("CAP_DAC_OVERRIDE"), "{of_node:?}");
+        // To remove a directory could delete the data of a volume that is still mounted.
+        let page = "docs/volumes.md, \"A damaged vol_data.json\"";
+        assert!(of_node.fix.contains(page), "{of_node:?}");
+        assert!(!of_node.fix.contains("directory"), "{of_node:?}");
         assert_eq!(of_driver.driver.as_deref(), Some("c"));
         assert!(of_driver.found.ends_with(staged), "{of_driver:?}");
     }

@@ -13,7 +13,8 @@ use super::flags::{NdrError, NdrFlags};
 use super::imported::{Imported, ImportedKey, configuration};
 use super::manifest::{ManifestError, RegistrarContainer};
 use super::normalize::{Normalized, normalize};
-use super::unit_file::{command_line, commands};
+use super::shell::command_line;
+use super::unit_file::commands;
 use crate::cli::args::{Args, Command};
 use crate::cli::configuration::Configuration;
 use crate::cli::exit::{Exit, print_error};
@@ -49,6 +50,9 @@ const LN: &str = "ln -s";
 /// The largest manifest. A file with many custom resources has two megabytes.
 const LARGEST: u64 = 4 << 20;
 
+/// The end of a unit's name.
+const SERVICE: &str = ".service";
+
 /// The extensions of a manifest. JSON is YAML.
 const MANIFESTS: [&str; 3] = ["yaml", "yml", "json"];
 
@@ -58,6 +62,8 @@ pub(super) enum ImportError {
     Read { path: PathBuf, source: io::Error },
     #[error("{} has more than {LARGEST} bytes", .0.display())]
     Large(PathBuf),
+    #[error("import-ndr reads one file at a time: run it separately for {}", .0.join(", "))]
+    Several(Vec<String>),
     #[error("the unit {0} is in none of systemd's directories")]
     NoUnit(String),
     #[error(
@@ -122,15 +128,20 @@ pub(crate) fn import(args: &Args, words: &[String]) -> Result<(), Exit> {
 fn read(words: &[String]) -> Result<Source, ImportError> {
     let of_line = |commands| Ok(Source::Commands("the command line".to_owned(), commands));
     let [only] = words else {
+        // node-driver-registrar does not run without a flag.
+        let has_flag = words.iter().any(|word| word.starts_with('-'));
+        let is_file = |word: &String| is_manifest(word) || word.ends_with(SERVICE);
+        if !has_flag && words.iter().any(is_file) {
+            return Err(ImportError::Several(words.to_vec()));
+        }
         return of_line(vec![words.to_vec()]);
     };
     let path = Path::new(only);
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let is_manifest = extension.is_some_and(|extension| MANIFESTS.contains(&extension));
+    let is_manifest = is_manifest(only);
     let is_word = !only.contains(char::is_whitespace);
     let file = if path.is_file() && (is_word || is_manifest) {
         path.to_owned()
-    } else if is_word && only.ends_with(".service") {
+    } else if is_word && only.ends_with(SERVICE) {
         let mut paths = UNIT_DIRECTORIES.iter().map(|dir| Path::new(dir).join(only));
         let found = paths.find(|path| path.is_file());
         found.ok_or_else(|| ImportError::NoUnit(only.clone()))?
@@ -150,6 +161,12 @@ fn read(words: &[String]) -> Result<Source, ImportError> {
         Ok(containers) => Ok(Source::Containers(source, containers)),
         Err(source) => Err(ImportError::Manifest { path: file, source }),
     }
+}
+
+fn is_manifest(file: &str) -> bool {
+    let extension = Path::new(file).extension();
+    let extension = extension.and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| MANIFESTS.contains(&extension))
 }
 
 fn read_file(path: &Path) -> Result<String, ImportError> {

@@ -1,12 +1,12 @@
 //! A Kubernetes manifest, as far as it says how node-driver-registrar runs: its containers, their
 //! commands, and the directories of the host that are mounted there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::unit_file::of_shell;
+use super::shell::{self, of_script, of_shell, script};
 use super::yaml::{Yaml, YamlError};
 use crate::os::go_flags;
 use crate::os::text::printable;
@@ -41,8 +41,12 @@ pub(crate) struct RegistrarContainer {
     pub(crate) place: String,
     /// Its command and arguments, with the values of the variables.
     pub(crate) command: Vec<String>,
+    /// The variables with a value here.
+    known: BTreeSet<String>,
     /// The variables without a value here, and the reason.
-    variables: BTreeMap<String, String>,
+    unknown: BTreeMap<String, String>,
+    /// A shell runs the command, and replaces `$NAME`, too.
+    in_shell: bool,
     mounts: Vec<Mount>,
 }
 
@@ -83,7 +87,7 @@ impl RegistrarContainer {
     }
 
     fn of(container: &Yaml, pod: &Yaml, object: &str) -> Option<RegistrarContainer> {
-        let (variables, unknown) = environment(container);
+        let (mut variables, mut unknown) = environment(container);
         let mut command = container.texts("command");
         if command.is_empty() {
             // The entry point of the image.
@@ -91,7 +95,28 @@ impl RegistrarContainer {
         }
         command.extend(container.texts("args"));
         let words = command.iter().map(|word| expand(word, &variables));
-        let mut commands = of_shell(words.collect());
+        let words: Vec<String> = words.collect();
+        let script = script(&words);
+        let in_shell = script.is_some();
+        let mut commands = match script {
+            Some(script) => {
+                for name in shell::words(script)
+                    .iter()
+                    .filter_map(|word| shell::assigned(word))
+                {
+                    variables.remove(name);
+                    let why = "the script of the shell sets it".to_owned();
+                    unknown.insert(name.to_owned(), why);
+                }
+                let mut left = LONGEST_VALUE;
+                of_script(script, |name| {
+                    let value = variables.get(name)?;
+                    left = left.checked_sub(value.len())?;
+                    Some(value.clone())
+                })
+            }
+            None => of_shell(words),
+        };
         let image = container.text("image").unwrap_or_default();
         let image = image.rsplit('/').next().unwrap_or_default();
         let image = image.split([':', '@']).next().unwrap_or_default();
@@ -110,7 +135,9 @@ impl RegistrarContainer {
                 printable(container.text("name").unwrap_or("without a name"))
             ),
             command,
-            variables: unknown,
+            known: variables.into_keys().collect(),
+            unknown,
+            in_shell,
             mounts: mounts(container, pod),
         })
     }
@@ -132,14 +159,36 @@ impl RegistrarContainer {
 
     /// A variable in this text that has no value here, and the reason.
     pub(crate) fn unresolved(&self, text: &str) -> Option<String> {
-        let (_, after) = text.split_once("$(")?;
-        let (name, _) = after.split_once(')')?;
-        let name = printable(name);
-        let why = self
-            .variables
-            .get(&name)
-            .map_or("the container does not define it", String::as_str);
-        Some(format!("$({name}): {why}"))
+        let of_kubelet = text
+            .split_once("$(")
+            .and_then(|(_, after)| after.split_once(')'));
+        if let Some((name, _)) = of_kubelet {
+            return Some(format!("$({}): {}", printable(name), self.reason(name)));
+        }
+        let mut references = text.split('$').skip(1).filter_map(shell::reference);
+        references.find_map(|(text, name)| {
+            let is_known = self.known.contains(name);
+            let why = match (self.in_shell, is_known || self.unknown.contains_key(name)) {
+                // In quotes, so that the shell leaves it.
+                (true, true) if is_known => return None,
+                (true, _) if shell::identifier(name) != name => {
+                    "only the shell knows its value".to_owned()
+                }
+                (true, _) => self.reason(name).to_owned(),
+                (false, true) => format!(
+                    "the container runs no shell, and the kubelet replaces only $({})",
+                    printable(name)
+                ),
+                // Without a shell it is a text like any other.
+                (false, false) => return None,
+            };
+            Some(format!("${}: {why}", printable(text)))
+        })
+    }
+
+    fn reason(&self, name: &str) -> &str {
+        let why = self.unknown.get(name);
+        why.map_or("the container does not define it", String::as_str)
     }
 }
 

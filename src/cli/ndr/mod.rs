@@ -6,5 +6,6 @@ pub(in crate::cli) mod import;
 mod imported;
 mod manifest;
 pub(in crate::cli) mod normalize;
+mod shell;
 mod unit_file;
 mod yaml;

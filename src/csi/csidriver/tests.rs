@@ -33,7 +33,7 @@ fn the_controllers_capability_decides_whether_volumes_are_attached() {
         (Attaching::NoController, false),
         (not_told.clone(), true),
     ] {
-        let warns = attaching == not_told;
+        let warns = attaching == not_told || attaching == Attaching::NoController;
         let (object, warnings) = suggested("x.csi", attaching).unwrap();
         assert_eq!(
             fields(&object.to_string()),
@@ -49,6 +49,9 @@ fn the_controllers_capability_decides_whether_volumes_are_attached() {
             ]
         );
         assert_eq!(warnings.len(), usize::from(warns), "{warnings:?}");
+        let is_value = format!("attachRequired is {required}, ");
+        let said = |warning: &Breach| warning.what.starts_with(&is_value) && !warning.fatal;
+        assert!(warnings.iter().all(said), "{warnings:?}");
         let json = serde_json::to_value(&object).unwrap();
         assert_eq!(
             json,

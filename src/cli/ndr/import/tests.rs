@@ -231,6 +231,24 @@ fn what_is_no_node_driver_registrar_is_refused_with_the_reason() {
     assert!(missing.to_string().contains("no-such-unit.service"));
 }
 
+#[test]
+fn several_files_are_refused_with_the_reason() {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<String>>();
+    for (line, files) in [
+        ("a.yaml b.yaml", "a.yaml, b.yaml"),
+        ("/x/a.json b.yml c.service", "/x/a.json, b.yml, c.service"),
+        ("a.service b", "a.service, b"),
+    ] {
+        let refused = read(&words(line)).unwrap_err().to_string();
+        let expected =
+            format!("import-ndr reads one file at a time: run it separately for {files}");
+        assert_eq!(refused, expected, "{line}");
+    }
+    let line = "ndr --csi-address=/a/b --kubelet-registration-path /a/b.service";
+    let source = read(&words(line)).unwrap();
+    assert!(matches!(source, Source::Commands(..)), "{source:?}");
+}
+
 /// A DaemonSet with node-driver-registrar, as a driver's chart has it.
 const DAEMON_SET: &str = "
 apiVersion: apps/v1

@@ -15,6 +15,7 @@ const WORDS: &[&str] = &[
     "containers:\n  - ",
     "image: csi-node-driver-registrar\n",
     "args: [--csi-address=$(A)]\n",
+    "command: [sh, -c, 'ndr --csi-address=$A ${B} $@']\n",
     "env:\n    - {name: A, value: $(A)$(A)}\n",
     "volumeMounts: [{name: v, mountPath: /csi}]\n",
     "hostPath: {path: /}\n",

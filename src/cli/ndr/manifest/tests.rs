@@ -56,6 +56,77 @@ spec:
     assert_eq!(found[0].command.join(" "), words);
 }
 
+const SHELL: &str = r#"
+kind: Pod
+spec:
+  containers:
+  - image: csi-node-driver-registrar
+    env:
+    - {name: ADDRESS, value: /csi/csi.sock}
+    - {name: DIR, value: /var/lib/kubelet}
+    - {name: MINE, value: /not/mine}
+    - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+    command: [/bin/sh, -c]
+    args:
+    - |
+      set -e
+      export MINE=/of/the/script
+      exec /ndr --csi-address=$ADDRESS \
+        --kubelet-registration-path="${DIR}/plugins/x/csi.sock" \
+        '--a=$DIR' --b=\$DIR --c=$MINE --d=$NODE --e=${DIR:-/x} --f=$OTHER --g=$@ --h=$DIRECTORY --i=5$
+"#;
+
+#[test]
+fn a_shell_replaces_the_variables_of_the_container_that_its_script_does_not_set() {
+    let found = all(SHELL);
+    assert_eq!(
+        found[0].command[1..],
+        [
+            "--csi-address=/csi/csi.sock",
+            "--kubelet-registration-path=/var/lib/kubelet/plugins/x/csi.sock",
+            "--a=$DIR",
+            "--b=$DIR",
+            "--c=$MINE",
+            "--d=$NODE",
+            "--e=${DIR:-/x}",
+            "--f=$OTHER",
+            "--g=$@",
+            "--h=$DIRECTORY",
+            "--i=5$",
+        ]
+    );
+    let why = |word: usize| found[0].unresolved(&found[0].command[word]);
+    for (word, reason) in [
+        (5, "$MINE: the script of the shell sets it"),
+        (6, "$NODE: its value comes from fieldRef"),
+        (7, "${DIR:-/x}: only the shell knows its value"),
+        (8, "$OTHER: the container does not define it"),
+        (9, "$@: only the shell knows its value"),
+    ] {
+        assert_eq!(why(word).as_deref(), Some(reason));
+    }
+    assert_eq!(why(1), None);
+    assert_eq!(why(11), None);
+}
+
+#[test]
+fn without_a_shell_the_form_of_a_shell_is_named() {
+    let found = all("
+kind: Pod
+spec:
+  containers:
+  - image: csi-node-driver-registrar
+    env: [{name: ADDRESS, value: /csi/csi.sock}]
+    args: [--csi-address=$ADDRESS, '--a=${ADDRESS}', --b=$OTHER]
+");
+    let command = &found[0].command;
+    let why = |word: usize| found[0].unresolved(&command[word]);
+    let reason = "the container runs no shell, and the kubelet replaces only $(ADDRESS)";
+    assert_eq!(why(1), Some(format!("$ADDRESS: {reason}")));
+    assert_eq!(why(2), Some(format!("${{ADDRESS}}: {reason}")));
+    assert_eq!(why(3), None);
+}
+
 #[test]
 fn names_the_place_in_lists_documents_and_init_containers() {
     let image = "image: csi-node-driver-registrar";
@@ -126,6 +197,10 @@ fn variables_that_repeat_each_other_stay_short() {
         let before = n - 1;
         text += &format!("    - {{name: V{n}, value: $(V{before})$(V{before})}}\n");
     }
+    assert!(all(&text)[0].command[1].len() <= 2 * LONGEST_VALUE);
+    let often = "$V10".repeat(1000);
+    let shell = format!("command: [sh, -c, 'ndr {often}']");
+    let text = text.replace("args: [$(V60)]", &shell);
     assert!(all(&text)[0].command[1].len() <= 2 * LONGEST_VALUE);
 }
 

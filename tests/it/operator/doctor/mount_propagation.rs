@@ -117,6 +117,7 @@ fn a_driver_in_a_sandbox_is_a_fault_that_says_where_the_data_goes() {
     );
     first_is(&output, CHECK, &pods);
     first_is(&output, CHECK, "(nfsplugin, nfs.service)");
+    first_is(&output, CHECK, "a driver that mounts through nsenter");
     fixed_by(&output, "systemctl restart nfs.service");
     fixed_by(&output, "delete the pods that use its volumes");
     assert_eq!(only(&findings(&output), CHECK)["driver"], NAME);
@@ -205,6 +206,25 @@ fn a_process_whose_mounts_cannot_be_read_is_a_warning_and_no_fault() {
     fs::remove_file(&table).unwrap();
     symlink("/dev/zero", table).unwrap();
     assert_eq!(stage.finding().0, "warning");
+}
+
+/// A mount namespace between those of the driver and of the kubelet passes the mounts on.
+#[test]
+fn a_kubelet_that_receives_mounts_through_a_third_namespace_is_a_warning_and_no_fault() {
+    let stage = Stage::set();
+    stage.driver(HOST, SERVICE);
+    stage.kubelet(&stage.container("master:2 "), DOCKER);
+    let (level, found, fix) = stage.finding();
+    assert_eq!(level, "warning", "{found}");
+    assert!(found.contains("did not check whether pods see"), "{found}");
+    assert!(
+        found.contains("receives mounts from peer group 2"),
+        "{found}"
+    );
+    assert!(fix.contains("/proc/PID/mountinfo of the kubelet"), "{fix}");
+    // The kernel names a group in the kubelet's own namespace that the mounts come from.
+    stage.kubelet(&stage.container("master:2 propagate_from:1 "), DOCKER);
+    stage.is_well();
 }
 
 /// The real mounts of real processes: a kubelet in a container without propagation.

@@ -1,5 +1,6 @@
 //! Compiles proto/ into Rust. protox parses the files, so no protoc has to be installed.
 
+use std::env;
 use std::error::Error;
 
 /// Fields of the status that the commands and HTTP need, and that are not part of the promised JSON.
@@ -22,9 +23,24 @@ const NOT_IN_JSON: [&str; 14] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
+    order_code();
     compile("csi.proto", true, false)?;
     compile("pluginregistration.proto", false, true)?;
     compile("control.proto", true, true)
+}
+
+/// Keeps the code of the commands apart from the daemon's, in a release build with the default linker. Another
+/// linker may not know such a script.
+fn order_code() {
+    const SCRIPT: &str = "packaging/commands.ld";
+    println!("cargo:rerun-if-changed={SCRIPT}");
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|set| set == value);
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let is_default = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");
+    if is("PROFILE", "release") && is("CARGO_CFG_TARGET_OS", "linux") && is_default {
+        let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+        println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{SCRIPT}");
+    }
 }
 
 fn compile(file: &str, client: bool, server: bool) -> Result<(), Box<dyn Error>> {

@@ -92,7 +92,7 @@ fn kept(link: &Path, socket: &Path, name: &DriverName, used: &str) -> String {
     let [quoted_link, quoted_socket] = [link, socket].map(quoted_path);
     let link = printable(&link.to_string_lossy());
     format!(
-        "{link} was not removed, and the kubelet keeps driver {name}: {used}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. When the pods are gone: rm {quoted_link} {quoted_socket}"
+        "{link} was not removed, so that the kubelet keeps driver {name}: {used}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. When no volume is in use: rm {quoted_link} {quoted_socket}"
     )
 }
 

@@ -63,6 +63,20 @@ impl VolumeUse {
         }
     }
 
+    /// What an operator does before the driver can leave.
+    pub(crate) fn fix(&self) -> &'static str {
+        match self {
+            VolumeUse::Free => "",
+            VolumeUse::InUse { pods, .. } if pods.is_empty() => {
+                "Let the kubelet unmount the volumes first (docs/volumes.md)"
+            }
+            VolumeUse::InUse { .. } => "Delete the pods or drain the node first",
+            VolumeUse::NotKnown(_) => {
+                "Repair that first (docs/volumes.md, \"If the number is not known\")"
+            }
+        }
+    }
+
     /// Why the driver must stay, in words that follow the driver's name and a colon.
     pub(crate) fn words(&self) -> Option<String> {
         match self {
@@ -73,7 +87,7 @@ impl VolumeUse {
                     _ => ("volumes", "are"),
                 };
                 let pods = match pods.len() {
-                    0 => String::new(),
+                    0 => " by no known pod".to_owned(),
                     1 => format!(" by pod {}", pods[0]),
                     _ => format!(" by pods {}", enumerated(pods.iter(), MOST_NAMED)),
                 };

@@ -56,13 +56,14 @@ impl Supervisor {
         let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
         let (id, used) = (runner.id.clone(), runner.volumes(volumes));
         let is_done = runner.driver.record().withdrawn_by_hand;
+        let fix = used.fix();
         let outcome = match used.words().filter(|_| !is_done) {
             Some(words) if force => {
                 tracing::warn!(driver = %id, "{id}: withdrawn by force: {words}");
                 self.by_hand(driver, Event::WithdrawInUse, "withdrawn")
             }
             Some(words) => Err(format!(
-                "{id} is not withdrawn: {words}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. Delete the pods or drain the node first; --force withdraws the driver all the same"
+                "{id} is not withdrawn: {words}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. {fix}; --force withdraws the driver all the same"
             )),
             None => self.by_hand(driver, Event::Withdraw(used), "withdrawn"),
         };

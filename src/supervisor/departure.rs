@@ -80,7 +80,7 @@ impl Supervisor {
         }
         let (id, patience) = (&runner.id, patience(runner.settings.withdraw_after));
         let departure = runner.departure.get_or_insert_with(|| {
-            tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}");
+            tracing::warn!(driver = %id, "{id}: its directory is gone; withdrawn unless it is back within {patience:?}, or its volumes are in use");
             Departure {
                 cause: DepartureCause::Directory(now),
                 due: Some(now),

@@ -71,13 +71,13 @@ impl Supervisor {
         kept.sort();
         let (number, kept) = (kept.len(), enumerated(kept.iter(), MOST_NAMED));
         self.notifier.stopping(&format!(
-            "stopping; drivers that stay registered, because their volumes are in use: {number}"
+            "stopping; drivers that keep their links, because their volumes are in use: {number}"
         ));
         let message_id = message_id::KEPT_IN_USE;
         tracing::warn!(
             message_id,
             drivers = number,
-            "stopping; drivers whose volumes are in use stay registered, the others are withdrawn: {kept}. When the pods are gone, start and stop the daemon once more"
+            "stopping; drivers whose volumes are in use keep their links, the others are withdrawn: {kept}. When no volume is in use, start and stop the daemon once more"
         );
         self.hear_last_calls().await;
     }

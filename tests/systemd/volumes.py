@@ -153,7 +153,7 @@ def stop_keeps_the_driver_in_use_and_withdraws_the_other(node):
         assert len(entries) == 1, entries
         names_the_volume(entries[0]["MESSAGE"])
         explained = node.run("journalctl", "-q", "-x", "-b", "-n", "1", f"MESSAGE_ID={id_of(node, KEPT)}").stdout
-        for words in ("Subject: CSI drivers stay registered", "drain the node", "withdraw --force"):
+        for words in ("Subject: CSI drivers keep their links", "drain the node", "withdraw --force"):
             assert words in explained, f"the operator does not read {words}: {explained}"
         node.systemctl("start", UNIT)
         is_taken_up(node)

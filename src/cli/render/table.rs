@@ -63,6 +63,11 @@ pub(crate) fn table(
     for driver in &status.drivers {
         table.driver(driver, now, &mut lines);
     }
+    let mut unknown = status.drivers.iter();
+    let unknown = unknown.find_map(|driver| driver.volumes_unknown.as_ref());
+    if let Some(why) = unknown.filter(|_| !is_detailed) {
+        table.note(&format!("VOLUMES is not known: {why}"), &mut lines);
+    }
     for note in &status.notes {
         table.note(note, &mut lines);
     }
@@ -285,7 +290,9 @@ a               no     waiting-for-driver     12m        -  -
         let words = format!("  it is not known whether volumes are in use: {why}");
         assert_eq!(lines[6], words);
         let short = table(&status, None, Timestamp::now(), Paint::Plain, false);
-        assert_eq!(short.lines().count(), 7, "{short}");
+        assert_eq!(short.lines().count(), 8, "{short}");
+        let last = format!("note: VOLUMES is not known: {why}");
+        assert_eq!(short.lines().last(), Some(&*last));
     }
 
     #[test]

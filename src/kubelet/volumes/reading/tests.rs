@@ -106,7 +106,8 @@ fn a_block_volume_whose_pods_cannot_be_told_is_in_use_all_the_same() {
     scene.kubelet.block("uid-1", "pv-1", A, "h1");
     scene.kubelet.remove_pod("uid-1");
     assert_eq!(scene.of(A), in_use(1, &[]));
-    assert_eq!(scene.of(A).words().unwrap(), "1 volume is in use");
+    let words = scene.of(A).words().unwrap();
+    assert_eq!(words, "1 volume is in use by no known pod");
 }
 
 #[test]

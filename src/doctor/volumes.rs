@@ -147,7 +147,7 @@ mod tests {
                 ("lost", "fix what keeps the driver from being registered"),
             ]
         );
-        let words = "2 volumes are in use, and the driver is withdrawn: ";
+        let words = "2 volumes are in use by no known pod, and the driver is withdrawn: ";
         assert!(findings[0].found.starts_with(words), "{findings:#?}");
     }
 }

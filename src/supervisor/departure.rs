@@ -67,6 +67,11 @@ impl Supervisor {
             return;
         };
         let record = runner.driver.record();
+        // A driver that the configuration has lost goes only by a look.
+        let is_lost = |departure: &Departure| !departure.is_of_directory();
+        if runner.departure.as_ref().is_some_and(is_lost) {
+            return;
+        }
         if !record.is_held() {
             return self.remove_departed(key);
         }

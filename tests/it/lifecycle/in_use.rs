@@ -572,3 +572,23 @@ fn without_a_state_a_link_in_use_is_guarded_and_goes_when_it_is_free() {
     kubelet.wait_deregistered(NAME, SOON);
     assert!(is_nothing(&scene.node.link(NAME)));
 }
+
+#[test]
+fn a_lost_driver_in_use_is_shown_also_without_its_directory_and_its_kubelet() {
+    let scene = setup().discovery().started();
+    let mut kubelet = KubeletProcess::start(scene.node.kubelet_settings(Release::V1_36));
+    let driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    use_volumes(&scene);
+    scene.configure_discovery(&format!("exclude = [{NAME:?}]\n"));
+    scene.registrar.succeed(&["reload"]);
+    scene.reason(NAME, "registered", "the registration stays: 2 volumes");
+    drop(driver);
+    kubelet.kill9();
+    scene.phase(NAME, "waiting-for-driver");
+    fs::remove_dir_all(scene.directory(NAME)).unwrap();
+    // Discovery looks at plugins_dir for this directory, and for the one that went before it.
+    let _other = scene.node.driver(OTHER);
+    scene.phase(OTHER, "waiting-for-kubelet");
+    assert_eq!(scene.ids().len(), 2, "{:?}", scene.ids());
+}

@@ -58,7 +58,8 @@ pub(crate) fn wakeups(registrar: &Registrar) -> u64 {
         thread::sleep(Duration::from_secs(1));
         let before = registrar.wakeups();
         thread::sleep(WINDOW);
-        fewest = fewest.min(registrar.wakeups() - before);
+        // A thread that looked at the volumes for a status may end, and its wake-ups with it.
+        fewest = fewest.min(registrar.wakeups().saturating_sub(before));
         if fewest < FEW {
             break;
         }

@@ -67,9 +67,8 @@ impl Supervisor {
             return;
         };
         let record = runner.driver.record();
-        // A driver that the configuration has lost goes only by a look.
-        let is_lost = |departure: &Departure| !departure.is_of_directory();
-        if runner.departure.as_ref().is_some_and(is_lost) {
+        // It goes only by a look.
+        if runner.is_lost() {
             return;
         }
         if !record.is_held() {
@@ -149,10 +148,7 @@ impl Supervisor {
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
         };
-        let kept_by = match &runner.departure {
-            Some(departure) if departure.is_of_directory() => runner.kept_by(volumes),
-            Some(_) | None => runner.volumes(volumes).words(),
-        };
+        let kept_by = runner.removal_barred_by(volumes);
         let Some(departure) = runner.departure.as_mut().filter(|it| it.due.is_none()) else {
             return;
         };
@@ -172,8 +168,7 @@ impl Supervisor {
     /// The configuration has lost this driver, and volumes of it are in use.
     pub(super) fn has_lost(&self, id: &str) -> bool {
         let runner = self.key_of(id).and_then(|key| self.runners.get(&key));
-        let departure = runner.and_then(|runner| runner.departure.as_ref());
-        departure.is_some_and(|departure| !departure.is_of_directory())
+        runner.is_some_and(Runner::is_lost)
     }
 
     /// The configuration has lost a driver by a reload: the driver goes, unless volumes of it are in use.
@@ -181,9 +176,7 @@ impl Supervisor {
         let Some(runner) = self.runners.get(&key) else {
             return;
         };
-        let is_lost = self.has_lost(&runner.id);
-        let used = runner.volumes(volumes).words();
-        let Some(kept_by) = used.filter(|_| is_lost || runner.kept_by(volumes).is_some()) else {
+        let Some(kept_by) = runner.removal_barred_by(volumes) else {
             self.tell_removal(old, runner, &Removal::Gone);
             self.remove_driver(key);
             return;
@@ -255,6 +248,21 @@ impl Supervisor {
 }
 
 impl Runner {
+    /// The configuration has lost the driver, and volumes of it are in use.
+    fn is_lost(&self) -> bool {
+        let departure = self.departure.as_ref();
+        departure.is_some_and(|departure| !departure.is_of_directory())
+    }
+
+    /// The volumes that keep a driver which is to be removed, in words. A driver that the configuration has lost
+    /// may be without its link for a moment.
+    fn removal_barred_by(&self, volumes: &NodeVolumes) -> Option<String> {
+        match self.is_lost() {
+            true => self.volumes(volumes).words(),
+            false => self.kept_by(volumes),
+        }
+    }
+
     /// Says once why the driver stays.
     fn tell_kept(&self) {
         if let Some(words) = self.departure.as_ref().and_then(Departure::words) {

@@ -98,17 +98,26 @@ impl Supervisor {
                 continue;
             };
             tracing::info!(driver = %new, "{new}: this is the driver that was {id}");
-            self.metrics.registering.forget(&id);
-            self.board.set(&id.into(), None);
+            self.give_up_id(&id.into());
             renamed.push((key, new));
         }
+        // When all old ids are given up: two drivers may exchange theirs.
         for (key, id) in renamed {
-            self.metrics.registering.expect(&id);
-            self.names.rename(key, &id);
-            if let Some(runner) = self.runners.get_mut(&key) {
-                runner.id = id;
-            }
+            self.take_id(key, id);
             self.reconfigure_driver(key);
+        }
+    }
+
+    fn give_up_id(&mut self, id: &DriverId) {
+        self.metrics.registering.forget(id);
+        self.board.set(id, None);
+    }
+
+    fn take_id(&mut self, key: RunnerKey, id: DriverId) {
+        self.metrics.registering.expect(&id);
+        self.names.rename(key, &id);
+        if let Some(runner) = self.runners.get_mut(&key) {
+            runner.id = id;
         }
     }
 
@@ -119,15 +128,10 @@ impl Supervisor {
         };
         let known = |id: &str| self.key_of(id).is_some_and(|other| other != key);
         let is_taken = |id: &str| given.contains(id) || known(id);
-        let new = DriverId::from(free_id(&runner.id, runner.driver.name(), is_taken));
-        let Some(runner) = self.runners.get_mut(&key) else {
-            return;
-        };
-        let old = std::mem::replace(&mut runner.id, new.clone());
-        self.metrics.registering.forget(&old);
-        self.metrics.registering.expect(&new);
-        self.board.set(&old, None);
-        self.names.rename(key, &new);
+        let old = runner.id.clone();
+        let new = free_id(&old, runner.driver.name(), is_taken);
+        self.give_up_id(&old);
+        self.take_id(key, new.into());
     }
 
     fn new_ids(&self, known: Vec<Known>) -> BTreeMap<String, Option<String>> {

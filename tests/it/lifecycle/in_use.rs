@@ -325,16 +325,21 @@ fn a_driver_in_use_leaves_its_id_to_another_driver() {
     stays(&scene, &kubelet, mark);
 }
 
-/// The runtime directory was deleted while the registrar was down: nothing else tells that the kubelet of
-/// this boot holds the driver.
-#[test]
-fn without_a_state_a_driver_in_use_that_does_not_answer_keeps_its_link() {
+/// The driver is down, and the runtime directory was deleted while the registrar was down: nothing but the
+/// volumes tells that the kubelet of this boot holds the driver.
+fn without_a_state() -> (Scene, TestKubelet, Mark) {
     let (mut scene, driver, kubelet, mark) = used(Layout::TwoDirectories);
     scene.registrar.kill9();
     drop(driver);
     fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
     scene.registrar.start();
     scene.phase(NAME, "waiting-for-driver");
+    (scene, kubelet, mark)
+}
+
+#[test]
+fn without_a_state_a_driver_in_use_that_does_not_answer_keeps_its_link() {
+    let (mut scene, kubelet, mark) = without_a_state();
     stays(&scene, &kubelet, mark);
     let back = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
@@ -556,12 +561,7 @@ fn volumes_are_found_below_the_parent_of_a_registry_that_is_named_by_itself() {
 
 #[test]
 fn without_a_state_a_link_in_use_is_guarded_and_goes_when_it_is_free() {
-    let (mut scene, driver, kubelet, mark) = used(Layout::TwoDirectories);
-    scene.registrar.kill9();
-    drop(driver);
-    fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
-    scene.registrar.start();
-    scene.phase(NAME, "waiting-for-driver");
+    let (scene, kubelet, mark) = without_a_state();
     let logs = scene.registrar.logs();
     assert!(logs.contains("its volumes are in use, and"), "{logs}");
     let refused = scene.registrar.run_cli(["withdraw", NAME]);

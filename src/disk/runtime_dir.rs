@@ -1,20 +1,20 @@
 //! The runtime directory: it has the lock against a second instance, the state file and the control socket.
 
 use std::env;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::Flock;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
 use crate::disk::directory::{self, if_found};
 use crate::disk::identity::Identity;
+use crate::disk::lock_file::{self, LockError};
 
 /// The path when neither the command line nor systemd names a directory.
 const DEFAULT: &str = "/run/node-storage-driver-registrar";
@@ -156,29 +156,13 @@ impl RuntimeDir {
             .and_then(|()| Place::of(path))
             .map_err(RuntimeError::failed("make the runtime directory", path))?;
         let lock = lock_in(path);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            // A link here would have us truncate the file that it points to.
-            .custom_flags(OFlag::O_NOFOLLOW.bits())
-            .open(&lock)
-            .map_err(RuntimeError::failed("lock", &lock))?;
-        let mut held = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(held) => held,
-            Err((_, Errno::EWOULDBLOCK)) => {
+        let held = lock_file::lock(&lock).map_err(|error| match error {
+            LockError::Held => {
                 let pid = last_holder(path).map_or("unknown".to_owned(), |pid| pid.to_string());
-                return Err(RuntimeError::Held { pid, lock });
+                RuntimeError::Held { pid, lock }
             }
-            Err((_, error)) => return Err(RuntimeError::failed("lock", &lock)(error.into())),
-        };
-        // Truncated afterwards: some file systems are slow to empty a file first.
-        let pid = format!("{}\n", std::process::id());
-        held.write_all(pid.as_bytes())
-            .and_then(|()| held.set_len(pid.len() as u64))
-            .map_err(RuntimeError::failed("lock", &lock))?;
+            LockError::Failed(error) => RuntimeError::failed("lock", &lock_in(path))(error),
+        })?;
         Ok(RuntimeDir { place, lock: held })
     }
 

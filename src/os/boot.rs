@@ -29,6 +29,13 @@ pub(crate) fn time() -> Option<SystemTime> {
     Some(UNIX_EPOCH + Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
+/// The whole seconds since the boot, with those in which the machine was suspended; no clock can set them back.
+#[cfg(feature = "cluster")]
+pub(crate) fn uptime() -> Option<u64> {
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    uptime.split('.').next()?.parse().ok()
+}
+
 /// A file with an earlier time is older than this boot, even if the clock was set since. None where no
 /// file of the boot has a usable time.
 pub(crate) fn began() -> Option<SystemTime> {

@@ -1,17 +1,15 @@
 //! state.json: what must survive the daemon. It is trusted only when it is whole, ours and of this boot.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
-use nix::unistd::{Uid, geteuid};
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::cluster_word::ClusterView;
+use crate::disk::boot_file::{self, BootFile};
 use crate::disk::identity::Identity;
 use crate::disk::layout::Layout;
 use crate::driver::Record;
@@ -42,6 +40,9 @@ pub(crate) struct SavedState {
     /// Where the sockets and links of these drivers are.
     #[serde(default)]
     pub(crate) layout: Option<Layout>,
+    /// When verify last reported. Not known for a file of an earlier version.
+    #[serde(default, deserialize_with = "if_valid")]
+    pub(crate) cluster_checked: Option<SavedTime>,
     pub(crate) drivers: BTreeMap<String, SavedDriver>,
 }
 
@@ -72,7 +73,15 @@ pub(crate) struct Shown {
     pub(crate) since: String,
     #[serde(default)]
     pub(crate) counts: Counts,
+    /// Not known for a file of an earlier version.
+    #[serde(default, deserialize_with = "if_valid")]
+    pub(crate) cluster: ClusterView,
 }
+
+/// A time, as RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct SavedTime(pub(crate) Timestamp);
 
 /// How often things happened to a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +105,20 @@ pub(crate) enum Origin {
     Discovery,
 }
 
+impl TryFrom<String> for SavedTime {
+    type Error = jiff::Error;
+
+    fn try_from(text: String) -> Result<SavedTime, jiff::Error> {
+        text.parse().map(SavedTime)
+    }
+}
+
+impl From<SavedTime> for String {
+    fn from(SavedTime(time): SavedTime) -> String {
+        time.to_string()
+    }
+}
+
 impl SavedDriver {
     /// What is left of it in other directories: that an operator has withdrawn the driver.
     pub(crate) fn by_hand(self) -> Option<SavedDriver> {
@@ -104,33 +127,19 @@ impl SavedDriver {
     }
 }
 
-/// The part that every format has.
-#[derive(Deserialize)]
-struct Header {
-    format: u32,
-}
+impl BootFile for SavedState {
+    const FORMAT: u32 = FORMAT;
 
-/// Why a state file was not trusted.
-#[derive(Debug, Error)]
-enum Distrust {
-    #[error("it cannot be read: {0}")]
-    Unreadable(#[from] io::Error),
-    #[error("it may be another user's: uid {owner}, mode {mode:04o}")]
-    Foreign { owner: u32, mode: u32 },
-    #[error("it is torn or not ours: {0}")]
-    Torn(#[from] serde_json::Error),
-    #[error("it has format {0}, which is newer than {FORMAT}")]
-    Newer(u32),
-    #[error("it is from another boot")]
-    OtherBoot,
-    #[error("it may be from another boot: the boot id is not known, and the file is not in memory")]
-    UnknownBoot,
+    fn boot_id(&self) -> Option<&str> {
+        self.boot_id.as_deref()
+    }
 }
 
 impl SavedState {
     pub(crate) fn new(
         kubelets: &KnownKubelets,
         layout: &Layout,
+        cluster_checked: Option<SavedTime>,
         drivers: BTreeMap<String, SavedDriver>,
     ) -> SavedState {
         SavedState {
@@ -140,25 +149,21 @@ impl SavedState {
             watched: kubelets.watched(),
             called_in: kubelets.called_in.clone(),
             layout: Some(layout.clone()),
+            cluster_checked,
             drivers,
         }
     }
 
     /// Reads what an earlier run wrote. A file that cannot be trusted counts as none.
     pub(crate) fn load(path: &Path) -> Option<SavedState> {
-        // A write that was cut short leaves this file behind, and the next write may be far away.
-        let staged = staged(path);
-        if let Err(error) = remove_if_exists(&staged) {
-            tracing::warn!(%error, path = %staged.display(), "cannot remove a temporary file");
+        // A write that was cut short leaves a file behind, and the next write may be far away.
+        if let Err(error) = boot_file::remove_staged(path) {
+            tracing::warn!(%error, path = %path.display(), "cannot remove a temporary file");
         }
-        match SavedState::read(path) {
-            Ok(state) => Some(state),
-            Err(Distrust::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(why) => {
-                tracing::warn!(path = %path.display(), %why, "the state file is not trusted");
-                None
-            }
-        }
+        let read = boot_file::read(path).inspect_err(|why| {
+            tracing::warn!(path = %path.display(), %why, "the state file is not trusted");
+        });
+        read.ok().flatten()
     }
 
     /// The root directory of the kubelet that last told an earlier run of this boot, or this run, how
@@ -172,86 +177,23 @@ impl SavedState {
     /// What the file says, for a command that changes nothing. A file that cannot be trusted counts as
     /// none.
     pub(crate) fn peek(path: &Path) -> Option<SavedState> {
-        SavedState::read(path).ok()
+        boot_file::read(path).ok().flatten()
     }
 
-    fn read(path: &Path) -> Result<SavedState, Distrust> {
-        // Does not follow a link, and does not wait for a pipe without a writer.
-        let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
-        let mut file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)?;
-        let found = file.metadata()?;
-        if !is_own(found.uid(), found.mode(), geteuid()) {
-            return Err(Distrust::Foreign {
-                owner: found.uid(),
-                mode: found.mode() & 0o7777,
-            });
-        }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        let Header { format } = serde_json::from_slice(&text)?;
-        if format > FORMAT {
-            return Err(Distrust::Newer(format));
-        }
-        let state: SavedState = serde_json::from_slice(&text)?;
-        check_boot(state.boot_id.as_deref(), boot::id(), || is_in_memory(&file))?;
-        Ok(state)
-    }
-
-    /// Replaces the file. A reader, or the daemon after a crash, sees the old file or the new file.
+    /// Replaces the file.
     pub(crate) fn save(&self, path: &Path) -> io::Result<()> {
-        let staged = staged(path);
-        remove_if_exists(&staged)?;
-        let mut file = create(&staged)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        fs::rename(&staged, path)
+        boot_file::write(path, self)
     }
 }
 
-/// Only root and our own user can have written the file. The directory may be writable for others, such
-/// as a volume of a pod.
-fn is_own(owner: u32, mode: u32, ours: Uid) -> bool {
-    (owner == 0 || owner == ours.as_raw()) && mode & 0o022 == 0
-}
-
-/// Creates a file of our own. A file that another user has put there, such as a link to a file that
-/// only root may write, is not written to.
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).open(path)
-}
-
-fn staged(path: &Path) -> PathBuf {
-    path.with_extension("json.new")
-}
-
-fn remove_if_exists(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-/// A file without a boot id, or a file that is read in a boot without an id, is of this boot if it is
-/// in memory: no file there outlives a boot.
-fn check_boot(
-    written: Option<&str>,
-    now: Option<&str>,
-    is_in_memory: impl FnOnce() -> bool,
-) -> Result<(), Distrust> {
-    // An earlier version wrote an empty id where it could not read the id.
-    match (written.filter(|id| !id.is_empty()), now) {
-        (Some(written), Some(now)) if written == now => Ok(()),
-        (Some(_), Some(_)) => Err(Distrust::OtherBoot),
-        _ if is_in_memory() => Ok(()),
-        _ => Err(Distrust::UnknownBoot),
-    }
-}
-
-fn is_in_memory(file: &File) -> bool {
-    fstatfs(file).is_ok_and(|found| found.filesystem_type() == TMPFS_MAGIC)
+/// What is only shown must not cost the registrations beside it: a value that is not as we write it counts as none.
+fn if_valid<'de, D, T>(source: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = serde_json::Value::deserialize(source)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -260,17 +202,46 @@ mod fuzz;
 mod tests {
     use super::*;
 
+    /// What an earlier version wrote has no word of the cluster; what is not as we write it counts as none. The
+    /// driver beside it counts all the same.
     #[test]
-    fn a_boot_that_is_not_known_is_no_other_unknown_one() {
-        let (this, other) = (Some("this"), Some("other"));
-        let is_trusted = |written, now, in_memory| check_boot(written, now, || in_memory).is_ok();
-        for in_memory in [false, true] {
-            assert!(is_trusted(this, this, in_memory));
-            assert!(!is_trusted(other, this, in_memory));
+    fn a_bad_word_of_the_cluster_costs_nothing_else() {
+        const GOOD: &str = r#"{"word":{"registrations":1,"in_cluster":false,"difference":"so","checked":"2026-03-02T10:00:00Z"},"missing_since":"2026-03-02T09:00:00Z"}"#;
+        let shown = |cluster: &str| {
+            let text = format!(
+                r#"{{"phase":"registered","since":"s","counts":{{"registrations":1}}{cluster}}}"#
+            );
+            serde_json::from_str::<Shown>(&text).unwrap()
+        };
+        let good = shown(&format!(",\"cluster\":{GOOD}"));
+        assert_ne!(good.cluster, ClusterView::default());
+        let written = serde_json::to_value(&good).unwrap();
+        assert_eq!(
+            written["cluster"],
+            serde_json::from_str::<serde_json::Value>(GOOD).unwrap()
+        );
+        let bad = [
+            GOOD.replace("2026-03-02T10", "yesterday"),
+            GOOD.replace("false", "\"no\""),
+            GOOD.replace("{\"registrations\":1", "{\"registrations\":-1"),
+            "[1, 2]".to_owned(),
+            "\"so\"".to_owned(),
+            "null".to_owned(),
+        ];
+        let bad = bad.map(|bad| format!(",\"cluster\":{bad}"));
+        for cluster in bad.iter().map(String::as_str).chain([""]) {
+            let read = shown(cluster);
+            assert_eq!(read.cluster, ClusterView::default(), "{cluster}");
+            assert_eq!(read.counts.registrations, 1);
         }
-        for (written, now) in [(None, None), (Some(""), None), (None, this), (this, None)] {
-            assert!(!is_trusted(written, now, false), "{written:?} {now:?}");
-            assert!(is_trusted(written, now, true), "{written:?} {now:?}");
+        let checked = |value: &str| {
+            let text = format!(r#"{{"format":1,"drivers":{{}},"cluster_checked":{value}}}"#);
+            let state: SavedState = serde_json::from_str(&text).unwrap();
+            state.cluster_checked.is_some()
+        };
+        assert!(checked("\"2026-03-02T10:00:00Z\""));
+        for bad in ["\"yesterday\"", "1", "null", "{}"] {
+            assert!(!checked(bad), "{bad}");
         }
     }
 }

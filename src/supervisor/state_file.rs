@@ -148,7 +148,8 @@ impl Supervisor {
         }
         let runners = self.runners.values();
         let drivers = runners.map(|runner| (runner.id.to_string(), runner.saved()));
-        let state = SavedState::new(&self.kubelets, &self.layout, drivers.collect());
+        let checked = self.cluster_checked;
+        let state = SavedState::new(&self.kubelets, &self.layout, checked, drivers.collect());
         self.state_file.write(&state);
     }
 }

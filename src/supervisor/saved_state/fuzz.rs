@@ -1,6 +1,8 @@
 //! Whatever state.json holds, it is trusted only when it is ours and of this boot, and what is
 //! trusted can be written down again.
 
+use std::fs::{self, File};
+
 use super::*;
 use crate::config::Settings;
 use crate::disk::layout::Layout;
@@ -24,6 +26,8 @@ const WORDS: &[&str] = &[
     "\"csi_socket\":\"/etc/passwd\"",
     "\"target\":\"/etc/passwd\"",
     "\"max_volumes\":-1",
+    "\"shown\":{\"phase\":\"registered\",\"since\":\"\",\"cluster\":{\"word\":",
+    "\"cluster_checked\":\"2026-03-02T10:00:00Z\",",
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
     "1e999",
     "\\ud800",
@@ -59,7 +63,7 @@ impl Scene {
     fn new() -> Scene {
         let dir = tempfile::tempdir().unwrap();
         // With the mode that ours has, whatever the umask.
-        create(&dir.path().join("state.json")).unwrap();
+        boot_file::create(&dir.path().join("state.json")).unwrap();
         Scene {
             dir,
             boot: boot::id().unwrap().to_owned(),
@@ -71,8 +75,8 @@ impl Scene {
         let path = self.dir.path().join("state.json");
         let text = replaced(input, THIS_BOOT.as_bytes(), self.boot.as_bytes());
         fs::write(&path, &text).unwrap();
-        let state = match SavedState::read(&path) {
-            Ok(state) => state,
+        let state: SavedState = match boot_file::read(&path) {
+            Ok(state) => state.unwrap(),
             Err(why) => {
                 assert_eq!(SavedState::load(&path), None);
                 let why = why.to_string();
@@ -86,7 +90,7 @@ impl Scene {
         let origin: Whence = serde_json::from_slice(&text).unwrap();
         // Nothing in memory is of another boot, whether it says so or not.
         let boot = origin.boot_id.filter(|boot| !boot.is_empty());
-        let is_here = is_in_memory(&File::open(&path).unwrap());
+        let is_here = boot_file::is_in_memory(&File::open(&path).unwrap());
         assert!(
             boot.as_ref().map_or(is_here, |boot| *boot == self.boot),
             "of another boot"

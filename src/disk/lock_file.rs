@@ -1,0 +1,45 @@
+//! A file that one process at a time holds locked, with the pid of that process in it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+/// Why the lock was not taken.
+pub(crate) enum LockError {
+    /// Another process holds it.
+    Held,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> LockError {
+        LockError::Failed(error)
+    }
+}
+
+/// Makes the file if it is missing, and takes the lock if no other process has it.
+pub(crate) fn lock(path: &Path) -> Result<Flock<File>, LockError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        // A link here would have us truncate the file that it points to.
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(path)?;
+    let mut held =
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+            Errno::EWOULDBLOCK => LockError::Held,
+            errno => LockError::Failed(errno.into()),
+        })?;
+    // Truncated afterwards: some file systems are slow to empty a file first.
+    let pid = format!("{}\n", std::process::id());
+    held.write_all(pid.as_bytes())?;
+    held.set_len(pid.len() as u64)?;
+    Ok(held)
+}

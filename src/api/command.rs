@@ -6,6 +6,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::driver::Record;
+use crate::grpc::proto::control::ClusterReport;
 
 /// A command of a client, carried out by the supervisor.
 #[derive(Debug)]
@@ -21,12 +22,16 @@ pub(crate) enum ClientCommand {
         record: Box<Record>,
     },
     Reload,
+    /// What the program verify found in the cluster.
+    ReportCluster(ClusterReport),
 }
 
-/// An operator's action on one driver.
+/// An action on one driver that an operator, or the program verify, asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ManualAction {
     Reannounce,
+    /// Announces a driver that the cluster has lost.
+    Repair,
     Withdraw {
         /// Although volumes are in use.
         force: bool,

@@ -29,7 +29,7 @@ use crate::driver::Record;
 use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
-    Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
+    ClusterReport, Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
 };
 use crate::grpc::server::{self, Activity, Limits};
 use crate::kubelet::volumes::VolumeReader;
@@ -183,7 +183,11 @@ impl Control for Session {
     }
 
     async fn reannounce(&self, request: Request<DriverRequest>) -> Reply<Done> {
-        self.by_hand(ManualAction::Reannounce, request).await
+        let action = match request.get_ref().lost_in_cluster {
+            true => ManualAction::Repair,
+            false => ManualAction::Reannounce,
+        };
+        self.by_hand(action, request).await
     }
 
     async fn withdraw(&self, request: Request<DriverRequest>) -> Reply<Done> {
@@ -202,6 +206,11 @@ impl Control for Session {
             .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
         let record = Box::new(record);
         self.done(ClientCommand::TakeUp { driver, record }).await
+    }
+
+    async fn report_cluster(&self, request: Request<ClusterReport>) -> Reply<Done> {
+        let report = request.into_inner();
+        self.done(ClientCommand::ReportCluster(report)).await
     }
 
     async fn reload(&self, _: Request<ReloadRequest>) -> Reply<Reloaded> {

@@ -39,6 +39,8 @@ pub(crate) struct Daemon {
     pub(crate) config_refused: bool,
     pub(crate) config_accepted: Timestamp,
     pub(crate) directories_without_socket: u32,
+    /// When verify last reported what it found in the cluster.
+    pub(crate) cluster_checked: Option<Timestamp>,
 }
 
 /// Why there is no snapshot to read.
@@ -62,6 +64,7 @@ impl Snapshot {
             config_refused,
             config_accepted,
             directories_without_socket,
+            cluster_checked,
         } = self.daemon.clone();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -75,10 +78,16 @@ impl Snapshot {
             notes,
             problems,
             config_refused,
-            config_accepted: config_accepted.as_duration().as_secs_f64(),
+            config_accepted: seconds(config_accepted),
             directories_without_socket,
+            cluster_checked: cluster_checked.map(seconds),
         }
     }
+}
+
+/// Since 1970.
+fn seconds(time: Timestamp) -> f64 {
+    time.as_duration().as_secs_f64()
 }
 
 /// Reads the snapshot.

@@ -1,5 +1,8 @@
 //! The status as programs read it: its JSON, and which drivers are ready.
 
+use jiff::Timestamp;
+
+use super::cluster;
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::text::printable_json;
@@ -12,11 +15,20 @@ const REFUSED: &str = "the daemon refused the changed configuration";
 
 /// The JSON of `status --json`, on one line.
 pub(crate) fn json(status: &Status) -> Result<String, serde_json::Error> {
-    serde_json::to_string(status).map(printable_json)
+    let (mut shown, now) = (status.clone(), Timestamp::now());
+    for driver in &mut shown.drivers {
+        driver.reason = cluster::reason(driver, now);
+    }
+    serde_json::to_string(&shown).map(printable_json)
 }
 
-/// The driver is registered and answers: pods can use it.
+/// The driver is registered and answers, and the cluster is not known to lack it: pods can use it.
 pub(crate) fn is_ready(driver: &Driver) -> bool {
+    can_be_called(driver) && driver.in_cluster != Some(false)
+}
+
+/// The driver is registered and answers: the kubelet can call it.
+pub(crate) fn can_be_called(driver: &Driver) -> bool {
     driver.phase == Phase::Registered.as_str() && driver.answering
 }
 
@@ -70,7 +82,8 @@ pub(crate) fn shortfalls(status: &Status, strict: bool) -> Vec<String> {
 
 /// A driver with its phase and its reason, in one line.
 pub(crate) fn explain(driver: &Driver) -> String {
-    format!("{}: {}: {}", driver.id, driver.phase, driver.reason)
+    let reason = cluster::reason(driver, Timestamp::now());
+    format!("{}: {}: {reason}", driver.id, driver.phase)
 }
 
 #[cfg(test)]
@@ -120,6 +133,46 @@ mod tests {
         };
         assert_eq!(unready_drivers(&status(vec![changed])).len(), 1);
         assert_eq!(unready_drivers(&status(vec![])), [NO_DRIVERS]);
+    }
+
+    /// The phase is the kubelet's word; ready is more than that.
+    #[test]
+    fn a_driver_that_the_cluster_is_known_to_lack_is_not_ready() {
+        for (in_cluster, ready) in [(None, "yes"), (Some(true), "yes"), (Some(false), "no")] {
+            let driver = Driver {
+                in_cluster,
+                ..driver(Phase::Registered, true)
+            };
+            assert_eq!(readiness(&driver), ready, "{in_cluster:?}");
+            assert!(can_be_called(&driver));
+        }
+    }
+
+    #[test]
+    fn the_json_has_the_word_of_the_cluster_and_its_time() {
+        let known = Driver {
+            in_cluster: Some(false),
+            cluster_checked: Some(Timestamp::now().to_string()),
+            cluster_difference: "CSINode n does not list it".to_owned(),
+            ..driver(Phase::Registered, true)
+        };
+        let text = json(&status(vec![
+            known.clone(),
+            driver(Phase::Registered, true),
+        ]))
+        .unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let [known_json, unknown] = [&json["drivers"][0], &json["drivers"][1]];
+        let words = "so; CSINode n does not list it (checked 0s ago)";
+        assert_eq!(known_json["reason"], words);
+        assert_eq!(known_json["in_cluster"], false);
+        assert_eq!(
+            known_json["cluster_checked"],
+            known.cluster_checked.unwrap()
+        );
+        assert_eq!(unknown["reason"], "so");
+        assert!(unknown["in_cluster"].is_null() && unknown["cluster_checked"].is_null());
+        assert!(!text.contains("cluster_difference"), "{text}");
     }
 
     #[test]

@@ -31,12 +31,12 @@ pub use layer::Overrides;
 pub use origin::Origin;
 pub use provenance::{ExplainedKey, Provenance};
 pub use settings::{
-    DiscoverySettings, DriverSettings, HttpSettings, KubeletSettings, LogSettings, ServiceSettings,
-    Settings,
+    ClusterSettings, DiscoverySettings, DriverSettings, HttpSettings, KubeletSettings, LogSettings,
+    ServiceSettings, Settings,
 };
 pub(crate) use settings::{PLUGINS_REGISTRY, csi_socket};
 pub use sources::{DEFAULT_CONFIG, Sources, UNIT_ENVIRONMENT};
-pub use value::{Listen, RootDir};
+pub use value::{Listen, NodeName, RootDir};
 
 use layer::Layer;
 use origin::Origins;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::choice::{self, LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
 use super::key::Key;
 use super::origin::Origins;
-use super::value::{self, Listen, RootDir};
+use super::value::{self, Listen, NodeName, RootDir};
 use super::wildcard;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
@@ -47,6 +47,8 @@ pub struct Settings {
     pub discovery: DiscoverySettings,
     /// `[service]`
     pub service: ServiceSettings,
+    /// `[cluster]`
+    pub cluster: ClusterSettings,
     /// `[http]`
     pub http: HttpSettings,
     /// `[log]`
@@ -63,6 +65,7 @@ impl Default for Settings {
             drivers: BTreeMap::new(),
             discovery: DiscoverySettings::default(),
             service: ServiceSettings::default(),
+            cluster: ClusterSettings::default(),
             http: HttpSettings::default(),
             log: LogSettings::default(),
         }
@@ -190,6 +193,18 @@ impl Default for ServiceSettings {
             on_stop: OnStop::default(),
         }
     }
+}
+
+/// `[cluster]`: how the program verify reaches the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct ClusterSettings {
+    /// The kubeconfig to use; `None` is the kubelet's own.
+    #[serde(with = "value")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The name of this node; `None` asks the API server.
+    #[serde(with = "value")]
+    pub node_name: Option<NodeName>,
 }
 
 /// `[http]`: health, status and metrics.

@@ -34,6 +34,10 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+/// The name of a Node in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeName(String);
+
 /// Why a key cannot have a value.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
@@ -41,6 +45,12 @@ pub(super) enum Unfit {
     Relative,
     #[error("must be an absolute path or \"auto\"")]
     Root,
+    #[error("must be an absolute path, or empty")]
+    RelativeOrEmpty,
+    #[error(
+        "must be the name of a Node: lower-case letters, digits, `-` and `.`, at most 253 characters"
+    )]
+    NodeName,
     #[error("must not contain `..`")]
     Parent,
     #[error("must not contain a NUL character")]
@@ -168,6 +178,51 @@ impl Text for RootDir {
             Self::Path(root) => root.spell(),
             Self::Auto => "auto".to_owned(),
         }
+    }
+}
+
+impl Text for Option<PathBuf> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        match PathBuf::parse(text) {
+            _ if text.is_empty() => Ok(None),
+            Err(Unfit::Relative) => Err(Unfit::RelativeOrEmpty),
+            path => path.map(Some),
+        }
+    }
+
+    fn spell(&self) -> String {
+        self.as_ref().map_or_else(String::new, PathBuf::spell)
+    }
+}
+
+impl NodeName {
+    /// The name, if the API server can have a Node of this name: it becomes part of a URL.
+    pub(crate) fn parse(text: &str) -> Option<NodeName> {
+        let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        let is_part = |part: &str| {
+            let ends = [part.as_bytes().first(), part.as_bytes().last()];
+            part.bytes().all(is_inner) && ends.iter().all(|end| !matches!(end, None | Some(b'-')))
+        };
+        let is_name = text.len() <= 253 && text.split('.').all(is_part);
+        is_name.then(|| NodeName(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Text for Option<NodeName> {
+    fn parse(text: &str) -> Result<Self, Unfit> {
+        match text {
+            "" => Ok(None),
+            _ => NodeName::parse(text).map(Some).ok_or(Unfit::NodeName),
+        }
+    }
+
+    fn spell(&self) -> String {
+        let name = self.as_ref().map(NodeName::as_str);
+        name.unwrap_or_default().to_owned()
     }
 }
 

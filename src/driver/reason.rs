@@ -134,7 +134,7 @@ impl Driver {
     }
 
     /// The one change that may not be announced, with what to do about it.
-    fn collision(&self) -> Option<String> {
+    pub(crate) fn collision(&self) -> Option<String> {
         let (answer, registered) = self.answer().zip(self.registered_answer())?;
         match registered.change_to(answer) {
             AnswerChange::Collision(values) => Some(format!(

@@ -5,8 +5,11 @@ use super::{Runner, RunnerKey, Supervisor, Work};
 use crate::api::command::{ClientCommand, CommandResult, ManualAction};
 use crate::disk::name::DriverName;
 use crate::driver::phase::Phase;
-use crate::driver::{Event, Record};
+use crate::driver::{Calling, Event, Record};
 use crate::kubelet::volumes::NodeVolumes;
+
+/// Why verify has a driver announced.
+const LOST_IN_CLUSTER: &str = "the cluster had lost the driver";
 
 impl Supervisor {
     /// Carries a command out. The reply comes with the end of a turn: of this one, or of the turn that knows
@@ -23,18 +26,23 @@ impl Supervisor {
                 }
                 ManualAction::Withdraw { .. } => Err(no_driver(&driver)),
                 ManualAction::Reannounce => self.reannounce(&driver),
-                ManualAction::Publish => self.by_hand(&driver, Event::Publish, "published"),
+                ManualAction::Repair => self.repair(&driver),
+                ManualAction::Publish => self.act(&driver, Event::Publish, "published by hand"),
             },
             ClientCommand::TakeUp { driver, record } => self.take_up(&driver, &record),
+            ClientCommand::ReportCluster(report) => {
+                self.cluster_reported(report);
+                Ok(())
+            }
             ClientCommand::Reload => return self.ask_to_reload(Some(reply)),
         };
         self.outcomes.push((reply, outcome));
     }
 
-    fn by_hand(&mut self, driver: &str, event: Event, word: &str) -> CommandResult {
+    fn act(&mut self, driver: &str, event: Event, words: &str) -> CommandResult {
         let (key, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
         let id = &runner.id;
-        tracing::info!(driver = %id, "{id}: {word} by hand");
+        tracing::info!(driver = %id, "{id}: {words}");
         self.push(key, event);
         self.queue.push(key, Work::Tick);
         Ok(())
@@ -43,7 +51,23 @@ impl Supervisor {
     fn reannounce(&mut self, driver: &str) -> CommandResult {
         let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
         may_announce(runner)?;
-        self.by_hand(driver, Event::Reannounce("by hand"), "announced again")
+        let event = Event::Reannounce("by hand");
+        self.act(driver, event, "announced again by hand")
+    }
+
+    /// Announces a driver that the cluster has lost, in this turn or not at all: no operator looks at what comes of
+    /// it, and the driver may give another answer later.
+    fn repair(&mut self, driver: &str) -> CommandResult {
+        let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
+        may_announce(runner)?;
+        may_repair(runner)?;
+        if self.calling(runner) == Calling::This {
+            let id = &runner.id;
+            return Err(format!("{id} is not announced while a kubelet calls"));
+        }
+        let event = Event::Reannounce(LOST_IN_CLUSTER);
+        let words = format!("announced again: {LOST_IN_CLUSTER}");
+        self.act(driver, event, &words)
     }
 
     /// Withdraws a driver, unless its volumes are in use.
@@ -60,12 +84,12 @@ impl Supervisor {
         let outcome = match used.words().filter(|_| !is_done) {
             Some(words) if force => {
                 tracing::warn!(driver = %id, "{id}: withdrawn by force: {words}");
-                self.by_hand(driver, Event::WithdrawInUse, "withdrawn")
+                self.act(driver, Event::WithdrawInUse, "withdrawn by hand")
             }
             Some(words) => Err(format!(
                 "{id} is not withdrawn: {words}. Without the driver the kubelet could not unmount its volumes, and their pods would not end. {fix}; --force withdraws the driver all the same"
             )),
-            None => self.by_hand(driver, Event::Withdraw(used), "withdrawn"),
+            None => self.act(driver, Event::Withdraw(used), "withdrawn by hand"),
         };
         if outcome.is_ok()
             && let Some(runner) = self.key_of(&id).and_then(|key| self.runners.get_mut(&key))
@@ -119,5 +143,25 @@ fn may_announce(runner: &Runner) -> CommandResult {
             "{id} does not answer, and an announcement would take it off the node; start the driver first: {reason}"
         )),
         Some(_) => Ok(()),
+    }
+}
+
+/// The cluster can have lost only a driver that it had. An answer that the kubelet would refuse, or that is not
+/// known yet, would turn the loss into one for good.
+fn may_repair(runner: &Runner) -> CommandResult {
+    let (id, phase, reason) = (&runner.id, runner.driver.phase(), runner.driver.reason());
+    if phase != Phase::Registered {
+        return Err(format!(
+            "{id} is not registered, and cannot be repaired: {phase}: {reason}"
+        ));
+    }
+    if let Some(collision) = runner.driver.collision() {
+        return Err(format!(
+            "{id} is not announced, because the kubelet would refuse it: {collision}"
+        ));
+    }
+    match runner.is_serving() {
+        true => Ok(()),
+        false => Err(format!("{id} is not announced yet: {reason}")),
     }
 }

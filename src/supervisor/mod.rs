@@ -4,6 +4,7 @@
 //! and send an [`Input`]; nothing else changes a driver. A turn of the loop takes inputs, works until
 //! nothing is left to do, and then tells the outcome: state file, kubelets, snapshot, systemd, clients.
 
+mod cluster_word;
 mod commands;
 mod departure;
 mod discovery;
@@ -40,6 +41,7 @@ use self::files::in_use;
 use self::inputs::{Input, send};
 use self::names::Names;
 use self::runner::{EarlyMonitors, Runner, RunnerKey, Runners};
+use self::saved_state::SavedTime;
 use self::state_file::StateFile;
 use self::status::{StatusBoard, Troubles};
 use self::timers::{Timer, Timers};
@@ -128,6 +130,8 @@ pub(crate) struct Supervisor {
     troubles: Troubles,
     /// When a configuration was last accepted.
     config_accepted: Timestamp,
+    /// When verify last reported what it found in the cluster.
+    cluster_checked: Option<SavedTime>,
     watcher: Watcher<Subject>,
     reach: Reach,
     volumes: VolumeReader,
@@ -171,6 +175,7 @@ impl Supervisor {
             ready: false,
             troubles: Troubles::default(),
             config_accepted: Timestamp::now(),
+            cluster_checked: None,
             watcher: Watcher::new(reach.clone()),
             volumes: VolumeReader::new(settings.kubelet_roots(), reach.clone()),
             volume_looks: VolumeLooks::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::cluster_word::ClusterView;
 use super::departure::Departure;
 use super::files::DriverFiles;
 use super::saved_state::{Counts, Origin, SavedDriver, Shown};
@@ -47,6 +48,7 @@ pub(super) struct Runner {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) files: DriverFiles,
     pub(super) counts: Counts,
+    pub(super) cluster: ClusterView,
     pub(super) last_error: Option<String>,
     /// What was wrong with the driver itself when it was last asked, until it answers.
     pub(super) contact_error: Option<String>,
@@ -127,6 +129,7 @@ impl Runner {
             phase: published.phase.clone(),
             since: published.since.clone(),
             counts: Counts::default(),
+            cluster: ClusterView::default(),
         };
         Runner {
             id,
@@ -139,6 +142,7 @@ impl Runner {
             endpoint: Arc::new(endpoint),
             files: DriverFiles::default(),
             counts: Counts::default(),
+            cluster: ClusterView::default(),
             last_error: None,
             contact_error: None,
             trouble: None,
@@ -198,11 +202,11 @@ impl Runner {
             None => (&self.published.phase, &self.published.since),
         };
         let (phase, since) = (phase.clone(), since.clone());
-        let counts = self.counts;
         let shown = Shown {
             phase,
             since,
-            counts,
+            counts: self.counts,
+            cluster: self.cluster.clone(),
         };
         let before = std::mem::replace(&mut self.shown, shown);
         self.shown != before
@@ -214,6 +218,7 @@ impl Runner {
         self.is_resuming = true;
         let Some(shown) = &saved.shown else { return };
         self.counts = shown.counts;
+        self.cluster = shown.cluster.clone();
         let since: Result<Timestamp, _> = shown.since.parse();
         // A clock that was set back would show a time to come.
         if since.is_ok_and(|since| since <= Timestamp::now()) {

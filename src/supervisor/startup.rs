@@ -142,6 +142,7 @@ impl Supervisor {
             return Recalled::default();
         };
         self.kubelets.called_in = state.called_in;
+        self.cluster_checked = state.cluster_checked;
         let layout = &self.layout;
         if state.layout.as_ref() == Some(layout)
             && let Some(watched) = state.watched

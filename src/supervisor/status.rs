@@ -14,7 +14,7 @@ use super::inputs::UNSEEN_KUBELET;
 use super::runner::text;
 use super::{DriverId, RESYNC, Runner, Supervisor, Timer};
 use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
-use crate::api::status;
+use crate::api::{cluster, status};
 use crate::config::ReadyWhen;
 use crate::disk::layout::Layout;
 use crate::disk::obstacle::Obstacle;
@@ -139,6 +139,7 @@ impl Runner {
     fn status(&self, layout: &Layout) -> Driver {
         let driver = &self.driver;
         let (name, answer) = (driver.name(), driver.last_answer());
+        let (registered, word) = (driver.registered_answer(), self.cluster.word.as_ref());
         let phase = driver.phase().to_string();
         let resumed = self.resumed.as_ref().filter(|shown| shown.phase == phase);
         let since = if let Some(shown) = resumed {
@@ -171,11 +172,18 @@ impl Runner {
             volumes: None,
             volumes_unknown: None,
             pods: Vec::new(),
+            in_cluster: word.map(|word| word.in_cluster),
+            cluster_checked: word.map(|word| word.checked.into()),
+            cluster_difference: word.map(|word| word.difference.clone()).unwrap_or_default(),
+            registered_node_id: registered.map(|answer| answer.node_id.clone()),
+            registered_topology: registered
+                .map(|answer| answer.topology.clone())
+                .unwrap_or_default(),
             without_node_service: self.without_node_service,
             socket_stands: driver.serves().is_some(),
             name_taken: driver.name_is_taken(),
             volume_limit: driver.answer().map(|answer| answer.max_volumes),
-            registered_volume_limit: driver.registered_answer().map(|answer| answer.max_volumes),
+            registered_volume_limit: registered.map(|answer| answer.max_volumes),
             cause: self.cause().into(),
             disconnects: self.counts.disconnects,
         }
@@ -222,6 +230,7 @@ impl Supervisor {
             config_refused: self.troubles.refusal.is_some(),
             config_accepted: self.config_accepted,
             directories_without_socket: self.discovery.idle_count(),
+            cluster_checked: self.cluster_checked.map(|checked| checked.0),
         }
     }
 
@@ -293,7 +302,8 @@ impl Supervisor {
         let (unready, first) = (others.clone().count(), others.min_by_key(|other| &other.id));
         let mut line = format!("{registered} of {all} drivers registered");
         if let Some(runner) = first {
-            line += &format!("; {}: {}", runner.id, runner.driver.reason());
+            let reason = cluster::ageless_reason(runner.driver.reason(), &runner.published);
+            line += &format!("; {}: {reason}", runner.id);
         }
         if unready > 1 {
             line += &format!("; and {} more", unready - 1);

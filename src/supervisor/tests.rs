@@ -16,6 +16,7 @@ use super::runner::Runner;
 use super::timers::Timer;
 use super::volume_looks::Asking;
 use super::{Order, Supervisor};
+use crate::api::command::ClientCommand;
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::directory::inode;
 use crate::disk::identity::Identity;
@@ -25,6 +26,7 @@ use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::RuntimeDir;
 use crate::driver::answer::Answer;
 use crate::driver::{AdvertisedInfo, Event, Record, Registration};
+use crate::grpc::proto::control::{ClusterFinding, ClusterReport};
 use crate::kubelet::known::KnownKubelets;
 use crate::kubelet::volumes::NodeVolumes;
 use crate::os::clock::Moment;
@@ -116,7 +118,7 @@ impl Departed {
         // No kubelet has been seen.
         let nowhere = Path::new("/nowhere");
         let kubelets = KnownKubelets::new(nowhere, nowhere);
-        SavedState::new(&kubelets, &layout, records)
+        SavedState::new(&kubelets, &layout, None, records)
             .save(&runtime.state())
             .unwrap();
         let config = config.to_owned();
@@ -314,6 +316,102 @@ async fn a_command_waits_for_a_look_that_begins_after_it() {
     looked_at_volumes(&mut supervisor).await;
     let refusal = second.await.unwrap().unwrap_err();
     assert!(refusal.contains("1 volume is in use"), "{refusal}");
+}
+
+/// What verify says of the driver over control.sock.
+fn report(supervisor: &mut Supervisor, registrations: u64, in_cluster: bool) {
+    let finding = ClusterFinding {
+        driver: ID.to_owned(),
+        registrations,
+        in_cluster,
+        difference: "CSINode n does not list it".to_owned(),
+    };
+    let (reply, mut done) = oneshot::channel();
+    let report = ClusterReport {
+        drivers: vec![finding],
+    };
+    supervisor.carry_out(ClientCommand::ReportCluster(report), reply);
+    supervisor.finish_turn();
+    assert_eq!(done.try_recv().unwrap(), Ok(()));
+}
+
+fn in_cluster(supervisor: &Supervisor) -> Option<bool> {
+    let published = &runner(supervisor, ID).unwrap().published;
+    assert_eq!(
+        published.in_cluster.is_some(),
+        published.cluster_checked.is_some()
+    );
+    published.in_cluster
+}
+
+/// The state machine and all that is due stay as they are, whatever the report says.
+#[tokio::test(start_paused = true)]
+async fn a_report_of_verify_changes_no_driver_and_sets_no_timer() {
+    let dir = tempfile::tempdir().unwrap();
+    let Departed {
+        mut supervisor,
+        link,
+        ..
+    } = Departed::below(dir.path()).await;
+    supervisor.finish_turn();
+    let state = |supervisor: &Supervisor| {
+        let runner = runner(supervisor, ID).unwrap();
+        (
+            runner.driver.clone(),
+            runner.counts,
+            supervisor.timers.next(),
+        )
+    };
+    let (before, made) = (state(&supervisor), Identity::of(&link).unwrap());
+    for (registrations, says, shown) in [
+        (1, false, None),
+        (0, false, Some(false)),
+        (0, true, Some(true)),
+        (7, false, Some(true)),
+    ] {
+        report(&mut supervisor, registrations, says);
+        assert_eq!(in_cluster(&supervisor), shown);
+        assert_eq!(state(&supervisor), before);
+    }
+    assert_eq!(Identity::of(&link).unwrap(), made);
+    let checked = supervisor.cluster_checked;
+    advance(Duration::from_secs(60)).await;
+    assert_eq!(in_cluster(&supervisor), Some(true), "a word has no term");
+    assert_eq!(supervisor.cluster_checked, checked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_word_of_the_cluster_goes_with_the_turn_that_ends_the_registration() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    let key = supervisor.key_of(ID).unwrap();
+    report(&mut supervisor, 0, false);
+    assert_eq!(in_cluster(&supervisor), Some(false));
+    supervisor.step(key, Event::WithdrawInUse);
+    assert_eq!(in_cluster(&supervisor), Some(false), "the turn goes on");
+    supervisor.finish_turn();
+    assert_eq!(in_cluster(&supervisor), None);
+    report(&mut supervisor, 0, false);
+    assert_eq!(in_cluster(&supervisor), None, "it is not registered");
+}
+
+/// A kubelet may say yes twice to the same link, and the second yes may have written to the cluster.
+#[tokio::test(start_paused = true)]
+async fn the_word_of_the_cluster_goes_when_the_driver_is_registered_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut supervisor = Departed::below(dir.path()).await.supervisor;
+    let key = supervisor.key_of(ID).unwrap();
+    report(&mut supervisor, 0, true);
+    assert_eq!(in_cluster(&supervisor), Some(true));
+    supervisor
+        .runners
+        .get_mut(&key)
+        .unwrap()
+        .counts
+        .registrations += 1;
+    supervisor.queue.mark(key);
+    supervisor.finish_turn();
+    assert_eq!(in_cluster(&supervisor), None);
 }
 
 /// A reload that says how long a driver is waited for counts from the moment when it went.

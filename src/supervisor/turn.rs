@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::files::Disk;
 use super::volume_looks::Asking;
-use super::{POLL, RunnerKey, Subject, Supervisor, Timer};
+use super::{POLL, Runner, RunnerKey, Subject, Supervisor, Timer};
 use crate::disk::name::DriverName;
 use crate::driver::{Afterwards, Calling, Event, step};
 use crate::os::clock::Moment;
@@ -86,14 +86,7 @@ impl Supervisor {
         let Some(runner) = self.runners.get(&key) else {
             return;
         };
-        let calls_apart = |pid| self.kubelets.calls_apart(pid);
-        let calling = if runner.endpoint.is_calling(calls_apart) {
-            Calling::This
-        } else if self.kubelets.is_busy(self.now()) {
-            Calling::Others
-        } else {
-            Calling::Nobody
-        };
+        let calling = self.calling(runner);
         let kubelets = &self.kubelets;
         let kubelet_there = *self
             .queue
@@ -104,6 +97,18 @@ impl Supervisor {
             calling,
         };
         self.step(key, ticked);
+    }
+
+    /// Which driver a kubelet calls now.
+    pub(super) fn calling(&self, runner: &Runner) -> Calling {
+        let calls_apart = |pid| self.kubelets.calls_apart(pid);
+        if runner.endpoint.is_calling(calls_apart) {
+            Calling::This
+        } else if self.kubelets.is_busy(self.now()) {
+            Calling::Others
+        } else {
+            Calling::Nobody
+        }
     }
 
     /// Applies an event to one driver and carries out what follows for its files.
@@ -160,6 +165,7 @@ impl Supervisor {
         runner.endpoint.link(link.map(|(_, _, link)| link.clone()));
         runner.files.retired.retain(|task| !task.is_finished());
         runner.follow_trouble();
+        runner.forget_old_word();
         if let Some(took) = runner.time_to_register() {
             self.metrics.registering.ended(&runner.id, took);
         }

@@ -15,6 +15,8 @@ pub(crate) mod message_id {
     pub(crate) const CONFLICT: &str = "9a83c93d2e954a23b04e904e24d4c9a1";
     /// A driver would have been taken off the node, and stays, because its volumes are in use.
     pub(crate) const KEPT_IN_USE: &str = "6da041effa6b4f05b3cabd7e3fe06f99";
+    /// The kubelet has registered a driver, and the cluster does not have it.
+    pub(crate) const NOT_IN_CLUSTER: &str = "003c0890ebf246319f276128cb7635cb";
     /// The daemon refused a changed configuration and keeps the old configuration.
     pub(crate) const CONFIG_REFUSED: &str = "6bb07a7fdc974c20a1e1e44f2639854d";
 }
@@ -39,6 +41,7 @@ mod tests {
             message_id::LINK_REPAIRED,
             message_id::CONFLICT,
             message_id::KEPT_IN_USE,
+            message_id::NOT_IN_CLUSTER,
             message_id::CONFIG_REFUSED,
         ]);
         assert_eq!(explained, ours);

@@ -12,6 +12,8 @@ use tonic::{Code, Response};
 use crate::api::command::ManualAction;
 use crate::driver::Record;
 use crate::grpc::client::{self, Channel, ConnectError};
+#[cfg(feature = "cluster")]
+use crate::grpc::proto::control::ClusterReport;
 use crate::grpc::proto::control::control_client::ControlClient;
 use crate::grpc::proto::control::{DriverRequest, Handover, ReloadRequest, Status, StatusRequest};
 use crate::os::task::Task;
@@ -102,10 +104,13 @@ impl Client {
         let request = DriverRequest {
             driver: driver.to_owned(),
             force: matches!(hand, ManualAction::Withdraw { force: true }),
+            lost_in_cluster: hand == ManualAction::Repair,
         };
         let control = &mut self.control;
         let done = match hand {
-            ManualAction::Reannounce => answer(&self.path, control.reannounce(request)).await,
+            ManualAction::Reannounce | ManualAction::Repair => {
+                answer(&self.path, control.reannounce(request)).await
+            }
             ManualAction::Withdraw { .. } => {
                 answer_within(LONG_PATIENCE, &self.path, control.withdraw(request)).await
             }
@@ -126,6 +131,13 @@ impl Client {
             record,
         };
         let done = answer(&self.path, self.control.take_up(handover)).await;
+        done.map(drop)
+    }
+
+    /// Tells the daemon what was found in the cluster.
+    #[cfg(feature = "cluster")]
+    pub(crate) async fn report_cluster(&mut self, found: ClusterReport) -> Result<(), ClientError> {
+        let done = answer(&self.path, self.control.report_cluster(found)).await;
         done.map(drop)
     }
 

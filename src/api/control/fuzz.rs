@@ -30,6 +30,7 @@ const WORDS: &[&str] = &[
     "/nsdr.control.v1.Control/Withdraw",
     "/nsdr.control.v1.Control/WatchStatus",
     "/nsdr.control.v1.Control/TakeUp",
+    "/nsdr.control.v1.Control/ReportCluster",
     "\x01\0\0\0\x03",
     "\x0a\x7f",
     "grpc-encoding",
@@ -140,6 +141,7 @@ fn supervise(request: Request, asked: &Mutex<Vec<String>>) {
         ClientCommand::Reload => ("reload".to_owned(), Ok(())),
         ClientCommand::Manual { action, driver } => (format!("{action:?}"), Err(driver)),
         ClientCommand::TakeUp { driver, .. } => ("take up".to_owned(), Err(driver)),
+        ClientCommand::ReportCluster(_) => ("report the cluster".to_owned(), Ok(())),
     };
     if let Err(driver) = &outcome {
         assert!(driver.len() <= MESSAGE_LIMIT, "{} bytes", driver.len());

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::api::{age, status};
+use crate::api::{age, cluster, status};
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::text::printable;
 
@@ -49,7 +49,7 @@ fn row(driver: &Driver, now: Timestamp) -> String {
         escape(&driver.id),
         age(&driver.since, now),
         escape(driver.node_id.as_deref().unwrap_or("-")),
-        escape(&driver.reason),
+        escape(&cluster::reason(driver, now)),
         phase = escape(&driver.phase),
     )
 }

@@ -49,7 +49,7 @@ const COUNTS: [Count; 5] = [
 /// A number of a driver that may not be known: its name, its help, and where it is in the status.
 type Gauge = (&'static str, &'static str, fn(&Driver) -> Option<i64>);
 
-const GAUGES: [Gauge; 4] = [
+const GAUGES: [Gauge; 5] = [
     (
         "nsdr_driver_volume_limit",
         "The volume limit that the driver reports; 0 for none",
@@ -66,6 +66,11 @@ const GAUGES: [Gauge; 4] = [
         |driver| Some(driver.answering.into()),
     ),
     (
+        "nsdr_driver_in_cluster",
+        "Whether the cluster has the driver, as verify last found it; absent if that is not known",
+        |driver| driver.in_cluster.map(i64::from),
+    ),
+    (
         "nsdr_driver_volumes",
         "How many volumes of the driver are in use on the node; absent if that is not known",
         |driver| {
@@ -76,34 +81,39 @@ const GAUGES: [Gauge; 4] = [
     ),
 ];
 
-/// A number of the daemon: its name, its help, and where it is in the status.
-type DaemonGauge = (&'static str, &'static str, fn(&Status) -> f64);
+/// A number of the daemon that may not be known: its name, its help, and where it is in the status.
+type DaemonGauge = (&'static str, &'static str, fn(&Status) -> Option<f64>);
 
-const DAEMON_GAUGES: [DaemonGauge; 5] = [
+const DAEMON_GAUGES: [DaemonGauge; 6] = [
     (
         "nsdr_config_last_reload_successful",
         "Whether the daemon accepted the configuration when it last read it",
-        |status| f64::from(u8::from(!status.config_refused)),
+        |status| Some(u8::from(!status.config_refused).into()),
     ),
     (
         "nsdr_config_last_reload_success_timestamp_seconds",
         "When the daemon last accepted a configuration, in seconds since 1970",
-        |status| status.config_accepted,
+        |status| Some(status.config_accepted),
     ),
     (
         "nsdr_directories_without_socket",
         "How many directories of plugins_dir have no csi.sock, so that no driver was found there",
-        |status| status.directories_without_socket.into(),
+        |status| Some(status.directories_without_socket.into()),
     ),
     (
         "nsdr_drivers",
         "How many drivers are configured or discovered",
-        |status| count(status.drivers.len()),
+        |status| Some(count(status.drivers.len())),
     ),
     (
         "nsdr_problems",
         "How many notes of the status an operator has to act on",
-        |status| count(status.problems.len()),
+        |status| Some(count(status.problems.len())),
+    ),
+    (
+        "nsdr_cluster_checked_timestamp_seconds",
+        "When verify last compared the drivers with the cluster, in seconds since 1970; absent if never",
+        |status| status.cluster_checked,
     ),
 ];
 
@@ -138,7 +148,9 @@ pub(super) fn of_status(status: &Status) -> Result<Registry, Error> {
         }
     }
     for (name, help, value) in DAEMON_GAUGES {
-        register_gauge_with_registry!(name, help, registry)?.set(value(status));
+        if let Some(value) = value(status) {
+            register_gauge_with_registry!(name, help, registry)?.set(value);
+        }
     }
     let build = register_int_gauge_vec_with_registry!(
         "nsdr_build_info",
@@ -185,11 +197,13 @@ mod tests {
             volume_limit: Some(5),
             registered_volume_limit: Some(8),
             volumes: Some(2),
+            in_cluster: Some(false),
             ..Driver::default()
         };
         Status {
             version: "1.2.3".to_owned(),
             drivers: vec![driver],
+            cluster_checked: Some(1_800_000_000.5),
             ..Status::default()
         }
     }
@@ -221,6 +235,8 @@ mod tests {
             ("nsdr_driver_volume_limit", "gauge"),
             ("nsdr_driver_registered_volume_limit", "gauge"),
             ("nsdr_driver_volumes", "gauge"),
+            ("nsdr_driver_in_cluster", "gauge"),
+            ("nsdr_cluster_checked_timestamp_seconds", "gauge"),
             ("nsdr_driver_time_to_register_seconds", "histogram"),
             ("csi_sidecar_operations_seconds", "histogram"),
             ("nsdr_build_info", "gauge"),
@@ -235,6 +251,8 @@ mod tests {
             r#"nsdr_driver_registrations_total{driver="nfs \"quoted\"\\\n"} 3"#,
             r#"nsdr_driver_phase{driver="nfs \"quoted\"\\\n",phase="registered"} 1"#,
             r#"nsdr_driver_phase{driver="nfs \"quoted\"\\\n",phase="conflict"} 0"#,
+            r#"nsdr_driver_in_cluster{driver="nfs \"quoted\"\\\n"} 0"#,
+            "nsdr_cluster_checked_timestamp_seconds 1800000000.5",
             r#"csi_sidecar_operations_seconds_count{driver_name="nfs.csi.k8s.io",grpc_status_code="OK",method_name="/csi.v1.Node/NodeGetInfo"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is not in {text}");
@@ -246,5 +264,6 @@ mod tests {
         let text = Metrics::new().exposition(&Status::default()).unwrap();
         assert!(text.contains("nsdr_build_info"), "{text}");
         assert!(!text.contains("nsdr_driver_up"), "{text}");
+        assert!(!text.contains("nsdr_cluster_checked"), "{text}");
     }
 }

@@ -4,11 +4,12 @@ use std::env;
 use std::error::Error;
 
 /// Fields of the status that the commands and HTTP need, and that are not part of the promised JSON.
-const NOT_IN_JSON: [&str; 14] = [
+const NOT_IN_JSON: [&str; 18] = [
     "Status.config_refused",
     "Status.config_accepted",
     "Status.directories_without_socket",
     "Status.problems",
+    "Status.cluster_checked",
     "Driver.serving",
     "Driver.without_node_service",
     "Driver.socket_stands",
@@ -19,6 +20,9 @@ const NOT_IN_JSON: [&str; 14] = [
     "Driver.disconnects",
     "Driver.volumes_unknown",
     "Driver.pods",
+    "Driver.cluster_difference",
+    "Driver.registered_node_id",
+    "Driver.registered_topology",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,7 +43,8 @@ fn order_code() {
     let is_default = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");
     if is("PROFILE", "release") && is("CARGO_CFG_TARGET_OS", "linux") && is_default {
         let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{SCRIPT}");
+        let daemon = env::var("CARGO_PKG_NAME").unwrap_or_default();
+        println!("cargo:rustc-link-arg-bin={daemon}=-Wl,-T,{root}/{SCRIPT}");
     }
 }
 

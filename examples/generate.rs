@@ -314,13 +314,17 @@ running daemon.
 const REST: &str = r#".SH "EXIT STATUS"
 .TP
 0
-Success; for \fBstatus\fR and \fBwait\fR: every driver is registered and answers, and at least one exists.
+Success; for \fBstatus\fR and \fBwait\fR: every driver is ready, and at least one exists; for \fBverify\fR:
+the cluster agrees.
 .TP
 1
 Failure, or the answer is no.
 .TP
 64
 The command line is wrong.
+.TP
+69
+\fBverify\fR could not ask the cluster.
 .TP
 78
 The configuration has an error. systemd does not restart the daemon.
@@ -339,7 +343,14 @@ The configuration; see \fBnode\-storage\-driver\-registrar.toml\fR(5).
 Read next, in the order of their names.
 .TP
 /run/node\-storage\-driver\-registrar/
-The lock, the state that persists across restarts, and the control socket.
+The lock, the state that persists across restarts, and the control socket; what \fBverify\fR remembers of its
+repairs.
+.TP
+/usr/lib/node\-storage\-driver\-registrar/verify
+The program that \fBverify\fR runs.
+.TP
+/usr/lib/systemd/system/node\-storage\-driver\-registrar\-verify.timer
+Runs \fBverify \-\-repair\fR about every six minutes, if it is enabled.
 .SH SIGNALS
 .TP
 SIGHUP

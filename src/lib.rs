@@ -14,6 +14,7 @@
 //! | `api` | what others read and ask of the daemon: control socket, HTTP, metrics |
 //! | `systemd` | readiness, jobs, sandbox and journal |
 //! | `supervisor` | runs every driver: feeds events in, carries actions out |
+//! | `cluster` | what the API server knows of the registered drivers |
 //! | `doctor` | finds what keeps a driver from being registered |
 //! | [`cli`] | the command line |
 
@@ -36,6 +37,8 @@ mod api;
 mod systemd;
 
 mod supervisor;
+
+mod cluster;
 
 mod doctor;
 

@@ -20,7 +20,8 @@ run also accepts the flags of node-driver-registrar, without a configuration fil
 see run --help.
 
 Exit codes:
-  0 success, 1 failure or the answer is no, 64 bad usage, 78 bad configuration";
+  0 success, 1 failure or the answer is no, 64 bad usage, 69 the cluster could not be
+  asked, 78 bad configuration";
 
 /// Registers CSI drivers that run on the host with the kubelet, and keeps them registered.
 #[derive(Debug, Parser)]
@@ -62,10 +63,10 @@ pub(crate) enum OneShot {
     Config,
     /// Show the state of the drivers; exits with 0 if all are ready, and at least one exists.
     ///
-    /// A driver is ready if the kubelet has registered it and it answers. A driver without a Node
-    /// service does not count unless it is named. A configuration that the daemon refused is also a failure.
+    /// A driver is ready if the kubelet has registered it and it answers, and if verify has not found it
+    /// missing in the cluster. A driver without a Node service does not count unless it is named. A configuration that the daemon refused is also a failure.
     Status(StatusOptions),
-    /// Wait until drivers are ready, that is, registered and answering.
+    /// Wait until drivers are ready, that is, registered and answering, and not known to be missing in the cluster.
     ///
     /// For rollout tools: wait --strict --timeout 2m
     Wait(WaitOptions),
@@ -115,6 +116,11 @@ pub(crate) enum OneShot {
     /// Remove the links and sockets that a daemon left; the packages run this on their removal.
     #[command(hide = true)]
     CleanUp,
+    /// Compare the registered drivers with the cluster: CSINode, Node and CSIDriver; exits with 0 if the
+    /// cluster agrees, 1 if it does not, and 69 if it could not be asked.
+    ///
+    /// Run as root: it uses the identity of this node's kubelet.
+    Verify(VerifyOptions),
     /// Print the completion script of a shell.
     Completions {
         /// The shell.
@@ -155,6 +161,37 @@ pub(crate) struct StatusOptions {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct VerifyOptions {
+    /// Have the kubelet register each driver again that CSINode does not list, or lists with another node id.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Do not tell the daemon what was found; the doctor uses this.
+    #[arg(long, hide = true, conflicts_with = "repair")]
+    pub(crate) no_report: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The kubeconfig to use. Default: cluster.kubeconfig, or else the kubelet's own.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The name of this node in the cluster. Default: cluster.node_name, or else as the API server says.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// How long the API server may take to answer, from 1s to 10m.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = patience)]
+    pub(crate) timeout: Duration,
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    let span = humantime::parse_duration(text);
+    let span = span.map_err(|error| format!("{error}; write \"10s\", for example"))?;
+    match span.as_secs() {
+        1..=600 => Ok(span),
+        _ => Err("must be at least 1s and at most 10m".to_owned()),
+    }
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct WaitOptions {
     /// The state to wait for.
     #[arg(long = "for", value_name = "STATE", default_value = "ready")]
@@ -174,7 +211,7 @@ pub(crate) struct WaitOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitState {
-    /// The driver is registered and answers.
+    /// The driver is registered and answers, and the cluster is not known to lack it.
     Ready,
     /// The kubelet has registered the driver.
     Registered,

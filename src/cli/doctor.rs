@@ -7,10 +7,13 @@ use super::client::connect;
 use super::configuration::load;
 use super::exit::Exit;
 use super::render::{Screen, keyed, report, wrap};
+use crate::api::control::ClientError;
 use crate::api::status;
+use crate::cluster::program::{self, NoReport};
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::locate;
 use crate::doctor::{Diagnosis, Inputs, Level};
+use crate::driver::phase::Phase;
 use crate::grpc::proto::control::Status;
 use crate::os::text::printable;
 
@@ -21,10 +24,22 @@ pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), E
     let mut counts = String::new();
     let diagnosis = match load(args) {
         Ok(loaded) => {
+            let runtime = locate(args.runtime_dir.as_deref());
+            let daemon = async { connect(args).await?.status_with_volumes().await }.await;
             let inputs = Inputs {
                 settings: loaded.settings,
-                runtime: locate(args.runtime_dir.as_deref()),
-                daemon: async { connect(args).await?.status_with_volumes().await }.await,
+                cluster: match &daemon {
+                    Ok(status) if has_registered(status) => {
+                        Some(program::ask(args.config.as_deref(), &runtime).await)
+                    }
+                    Err(ClientError::Forbidden(_)) => {
+                        let why = "run the doctor as root".to_owned();
+                        Some(Err(NoReport::Refused(why)))
+                    }
+                    Ok(_) | Err(_) => None,
+                },
+                runtime,
+                daemon,
                 proc: proc.to_owned(),
                 reach: Reach::now(),
             };
@@ -35,6 +50,13 @@ pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), E
     };
     let text = |screen: &Screen| text(&diagnosis, &counts, screen);
     report(&diagnosis, json, text, diagnosis.healthy)
+}
+
+/// The cluster knows nothing of a driver that no kubelet has registered.
+fn has_registered(status: &Status) -> bool {
+    let registered = Phase::Registered.as_str();
+    let mut drivers = status.drivers.iter();
+    drivers.any(|driver| driver.phase == registered)
 }
 
 /// How many of the daemon's drivers are ready, and how many of their volumes are in use, in brackets.
@@ -64,12 +86,15 @@ fn text(diagnosis: &Diagnosis, counts: &str, screen: &Screen) -> String {
         }
     }
     if diagnosis.healthy {
-        let none = if lines.is_empty() {
+        let none = if diagnosis.findings.is_empty() {
             "problems"
         } else {
             "faults"
         };
         lines.push(format!("No {none} found{counts}."));
+    }
+    if let Some(why) = &diagnosis.cluster_not_asked {
+        lines.push(format!("The cluster was not asked: {why}."));
     }
     lines.join("\n")
 }

@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     No,
     /// The command line asks for help or for the version, or clap does not understand it.
     CommandLine(clap::Error),
+    /// The cluster could not be asked.
+    Unavailable(String),
     /// The flags do not go together.
     Usage(String),
     /// The configuration is bad.
@@ -49,6 +51,7 @@ impl Exit {
             }
             Exit::Failed(why) => (why, 1),
             Exit::Usage(why) => (why, 64),
+            Exit::Unavailable(why) => (why, 69),
             Exit::Config(why) => (why, 78),
         };
         print_error(&format!("error: {why}"));

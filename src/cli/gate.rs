@@ -56,7 +56,7 @@ impl Gate<'_> {
             Err(Exit::Failed(why)) => {
                 Some(format!("cannot check the configuration on disk: {why}"))
             }
-            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_)) => None,
+            Err(Exit::No | Exit::CommandLine(_) | Exit::Usage(_) | Exit::Unavailable(_)) => None,
         }
     }
 

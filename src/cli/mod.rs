@@ -18,6 +18,9 @@ mod run;
 mod selection;
 mod status;
 mod unapplied;
+#[cfg(feature = "cluster")]
+mod verification;
+mod verify;
 mod wait;
 mod watch;
 
@@ -45,22 +48,28 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     start(normalize(arguments)).map_or_else(Exit::report, |()| ExitCode::SUCCESS)
 }
 
+/// Runs the program verify with these arguments, as the command `verify` gives them.
+#[cfg(feature = "cluster")]
+pub fn verify_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    verification::main(arguments).map_or_else(Exit::report, |()| ExitCode::SUCCESS)
+}
+
 fn start(line: Normalized) -> Result<(), Exit> {
-    let mut args = Args::try_parse_from(line.arguments).map_err(Exit::CommandLine)?;
+    let mut args = Args::try_parse_from(&line.arguments).map_err(Exit::CommandLine)?;
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().map_err(Exit::failed)?;
     let command = args.command.take();
     // Apart from each other, so that the code of the other commands takes no memory of the daemon.
     let done = match command.unwrap_or_else(|| Command::Run(NdrFlags::default())) {
         Command::Run(flags) => runtime.block_on(run::run(&args, &flags, &line.ignored)),
-        Command::Once(command) => runtime.block_on(dispatch(&args, &command)),
+        Command::Once(command) => runtime.block_on(dispatch(&args, &command, &line)),
     };
     // A thread that hangs in a file system would hold up the end of the process.
     runtime.shutdown_background();
     done
 }
 
-async fn dispatch(args: &Args, command: &OneShot) -> Result<(), Exit> {
+async fn dispatch(args: &Args, command: &OneShot, line: &Normalized) -> Result<(), Exit> {
     match command {
         OneShot::Reload => reload(args).await,
         OneShot::Check => check::check(args).await,
@@ -81,6 +90,7 @@ async fn dispatch(args: &Args, command: &OneShot) -> Result<(), Exit> {
         }
         OneShot::Publish { driver } => act(args, ManualAction::Publish, driver).await,
         OneShot::CleanUp => clean_up::clean_up(args).await,
+        OneShot::Verify(_) => Err(verify::become_verify(&line.arguments)),
         OneShot::Completions { shell } => print(&completions(*shell)),
         OneShot::CompleteDrivers { words } => candidates::complete_drivers(words).await,
         OneShot::ImportNdr { words } => ndr::import::import(args, words),

@@ -20,8 +20,9 @@ const UNREAD: &str = "the configuration on disk has not been read yet: a file sy
 
 /// Why the wait goes on, as of the last look.
 struct Missing {
-    /// With the notes of the daemon, which alone may not matter.
-    of_daemon: Vec<String>,
+    /// The daemon's status, or why there is none. Its words are put together when they are shown, because they
+    /// have ages.
+    of_daemon: Result<Status, String>,
     /// The daemon lacks nothing.
     is_open: bool,
     of_configuration: Option<String>,
@@ -37,7 +38,7 @@ pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit>
         strict: options.strict,
     };
     let mut missing = Missing {
-        of_daemon: vec!["the daemon has not answered yet".to_owned()],
+        of_daemon: Err("the daemon has not answered yet".to_owned()),
         is_open: false,
         of_configuration: None,
         accepted: f64::INFINITY,
@@ -55,11 +56,11 @@ pub(crate) async fn wait(args: &Args, options: &WaitOptions) -> Result<(), Exit>
         return Ok(());
     }
     let time = humantime::format_duration(options.timeout);
-    let words: Vec<String> = missing
-        .of_daemon
-        .into_iter()
-        .chain(of_configuration)
-        .collect();
+    let of_daemon = match missing.of_daemon {
+        Ok(status) => with_notes(gate.shortfalls(&status), &status),
+        Err(error) => vec![error],
+    };
+    let words: Vec<String> = of_daemon.into_iter().chain(of_configuration).collect();
     let words = listed(&words);
     Err(Exit::Failed(format!("timed out after {time}:{words}")))
 }
@@ -73,12 +74,11 @@ async fn follow(args: &Args, gate: Gate<'_>, missing: &mut Missing) {
         missing.is_open = false;
         match &news {
             Ok(status) => {
-                let shortfalls = gate.shortfalls(status);
-                missing.is_open = shortfalls.is_empty();
-                missing.of_daemon = with_notes(shortfalls, status);
+                missing.is_open = gate.shortfalls(status).is_empty();
                 missing.accepted = status.config_accepted;
+                missing.of_daemon = Ok(status.clone());
             }
-            Err(error) => missing.of_daemon = vec![error.to_string()],
+            Err(error) => missing.of_daemon = Err(error.to_string()),
         }
         if missing.is_open {
             missing.of_configuration = gate.other_configuration(args, missing.accepted).await;

@@ -138,7 +138,9 @@ impl View {
     fn pause(&self) -> Duration {
         let now = Timestamp::now();
         let drivers = self.status.drivers.iter();
-        let ages = drivers.map(|driver| age(&driver.since, now));
+        let times =
+            drivers.flat_map(|driver| [Some(&driver.since), driver.cluster_checked.as_ref()]);
+        let ages = times.flatten().map(|time| age(time, now));
         let silence = self.silence.iter().map(|silence| silence.age(now));
         let young = ages.chain(silence).any(|age| age.ends_with('s'));
         Duration::from_secs(if young { 1 } else { 60 })

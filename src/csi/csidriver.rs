@@ -96,6 +96,19 @@ impl DriverQuery {
         self.while_open(ended, asked).await
     }
 
+    /// Asks only whether the driver attaches volumes.
+    #[cfg(feature = "cluster")]
+    pub(crate) async fn attaching(&self) -> Result<Attaching, DriverError> {
+        self.look().await?;
+        let (channel, ended) = self.connect().await?;
+        let asked = async {
+            let mut seen = Inspection::default();
+            self.ask_capabilities(&channel, &mut seen).await;
+            Ok(self.ask_controller(&channel, &seen).await)
+        };
+        self.while_open(ended, asked).await
+    }
+
     async fn ask_controller(&self, channel: &Channel, seen: &Inspection) -> Attaching {
         let has = |name: &String| name == CONTROLLER_SERVICE;
         let listed = seen.plugin_capabilities.iter().any(has);
@@ -123,7 +136,7 @@ impl Attaching {
     /// Without a Controller service nothing can attach: even the external-attacher makes no call then.
     /// Where the answers do not tell, true is Kubernetes' default, and the value that risks no data: it
     /// keeps a volume that is attached to one node from a second node.
-    fn required(&self) -> bool {
+    pub(crate) fn required(&self) -> bool {
         match self {
             Attaching::Published | Attaching::NotTold(_) => true,
             Attaching::Unpublished | Attaching::NoController => false,

@@ -68,9 +68,7 @@ impl DriverQuery {
             return Err(late);
         }
         found.record(info, Breach::fatal, Inspection::add_info);
-        let reply = identity.get_plugin_capabilities(proto::GetPluginCapabilitiesRequest {});
-        let reply = self.call("GetPluginCapabilities", reply).await;
-        found.record(reply, Breach::harmless, Inspection::add_capabilities);
+        self.ask_capabilities(channel, &mut found).await;
         let probe = self
             .call("Probe", identity.probe(proto::ProbeRequest {}))
             .await;
@@ -94,6 +92,14 @@ impl DriverQuery {
         let reply = self.call("NodeGetCapabilities", reply).await;
         found.record(reply, Breach::harmless, Inspection::add_node_capabilities);
         Ok(found)
+    }
+
+    /// Asks for the services of the driver.
+    pub(super) async fn ask_capabilities(&self, channel: &Channel, found: &mut Inspection) {
+        let mut identity = identity_client(channel);
+        let reply = identity.get_plugin_capabilities(proto::GetPluginCapabilitiesRequest {});
+        let reply = self.call("GetPluginCapabilities", reply).await;
+        found.record(reply, Breach::harmless, Inspection::add_capabilities);
     }
 }
 

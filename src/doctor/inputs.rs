@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::api::control::ClientError;
+use crate::cluster::program::NoReport;
+use crate::cluster::report::Report;
 use crate::config::Settings;
 use crate::csi::discover::found_now;
 use crate::disk::reach::Reach;
@@ -18,6 +20,8 @@ pub(crate) struct Inputs {
     /// The proc file system.
     pub(crate) proc: PathBuf,
     pub(crate) reach: Reach,
+    /// What the cluster has of the registered drivers, or why it was not asked; none without such a driver.
+    pub(crate) cluster: Option<Result<Report, NoReport>>,
 }
 
 impl Inputs {

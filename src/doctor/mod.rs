@@ -3,6 +3,7 @@
 //!
 //! The doctor changes nothing, and says which checks it could not make.
 
+mod cluster;
 mod csi_socket;
 mod daemon;
 mod directories;
@@ -36,26 +37,38 @@ pub(crate) struct Diagnosis {
     /// No finding is a fault.
     pub(crate) healthy: bool,
     pub(crate) findings: Vec<Finding>,
+    /// Why the cluster was not asked, if there was a driver to ask for.
+    pub(crate) cluster_not_asked: Option<String>,
 }
 
 impl Diagnosis {
     /// Without a configuration, no other check is possible.
     pub(crate) fn of_bad_configuration(error: String) -> Diagnosis {
         let fix = "correct it, then run: node-storage-driver-registrar check";
-        Diagnosis::new(vec![Finding::fault("config", error, fix)])
+        Diagnosis::new(vec![Finding::fault("config", error, fix)], None)
     }
 
     pub(crate) async fn of(inputs: &Inputs) -> Diagnosis {
-        Diagnosis::new(match daemon::check(inputs) {
+        let mut findings = match daemon::check(inputs) {
             Some(findings) => findings,
             None => check(inputs).await,
-        })
+        };
+        findings.extend(cluster::check(inputs));
+        let not_asked = inputs
+            .cluster
+            .as_ref()
+            .and_then(|asked| asked.as_ref().err());
+        Diagnosis::new(findings, not_asked.map(ToString::to_string))
     }
 
-    fn new(mut findings: Vec<Finding>) -> Diagnosis {
+    fn new(mut findings: Vec<Finding>, cluster_not_asked: Option<String>) -> Diagnosis {
         findings.sort_by_key(|finding| finding.level);
         let healthy = !has_fault(&findings);
-        Diagnosis { healthy, findings }
+        Diagnosis {
+            healthy,
+            findings,
+            cluster_not_asked,
+        }
     }
 }
 

@@ -50,7 +50,7 @@ fn not_known(why: &str) -> Finding {
 /// Volumes that the kubelet cannot unmount at present: their pods stay in Terminating when they are deleted.
 fn stuck(driver: &Driver) -> Option<Finding> {
     let found = volumes::of(driver)?;
-    if status::is_ready(driver) || !matches!(found, VolumeUse::InUse { .. }) {
+    if status::can_be_called(driver) || !matches!(found, VolumeUse::InUse { .. }) {
         return None;
     }
     let words = found.words()?;
@@ -124,8 +124,14 @@ mod tests {
             answering: false,
             ..driver("silent", Phase::Registered, Some(1))
         };
+        // The kubelet unmounts what it has, whatever CSINode says.
+        let lacking = Driver {
+            in_cluster: Some(false),
+            ..driver("lacking", Phase::Registered, Some(3))
+        };
         let findings = of_daemon(&[
             driver("well", Phase::Registered, Some(5)),
+            lacking,
             driver("free", Phase::Withdrawn, Some(0)),
             driver("old", Phase::Withdrawn, None),
             driver("withdrawn", Phase::Withdrawn, Some(2)),

@@ -6,6 +6,8 @@
 //! kubelet's unit. If these disagree, or if none runs, the last known root stays. Without a last
 //! known root, it is the well-known directory that a kubelet has used.
 
+#[cfg(feature = "cluster")]
+pub(crate) mod api_access;
 mod claim;
 mod host;
 

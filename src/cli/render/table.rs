@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::paint::{BAD, GOOD, PENDING, Paint, QUIET, TITLE, style_of};
 use super::wrap;
-use crate::api::{age, status, volumes};
+use crate::api::{age, cluster, status, volumes};
 use crate::grpc::proto::control::{Driver, Status};
 use crate::os::columns::{columns, padded, shortened};
 use crate::os::text::printable;
@@ -88,7 +88,10 @@ impl Table {
         lines.push(self.row(cells, [ready_style(driver), phase_style(driver)]));
         let in_use = volumes::of(driver).and_then(|found| found.words());
         let in_use = in_use.filter(|_| self.is_detailed);
-        for text in [Some(driver.reason.clone()), in_use].into_iter().flatten() {
+        for text in [Some(cluster::reason(driver, now)), in_use]
+            .into_iter()
+            .flatten()
+        {
             for line in wrap(&text, self.width.map(|width| width - INDENT)) {
                 lines.push(self.paint.paint(QUIET, &format!("{:INDENT$}{line}", "")));
             }
@@ -141,10 +144,10 @@ fn ready_style(driver: &Driver) -> Style {
     }
 }
 
-/// The style of the phase: a registered driver that does not answer is not green.
+/// The style of the phase: a registered driver that is not ready is not green.
 fn phase_style(driver: &Driver) -> Style {
     match style_of(&driver.phase) {
-        GOOD if !driver.answering => PENDING,
+        GOOD if !status::is_ready(driver) => PENDING,
         style => style,
     }
 }
@@ -320,6 +323,28 @@ a               no     waiting-for-driver     12m        -  -
         let table = shown(vec![well], Paint::Coloured);
         assert!(table.contains("\x1b[32myes  \x1b[0m"), "{table:?}");
         assert!(table.contains("\x1b[32mregistered"), "{table:?}");
+    }
+
+    #[test]
+    fn a_registered_driver_that_the_cluster_lacks_is_seen_at_a_glance_and_its_reason_ages() {
+        let lost = Driver {
+            in_cluster: Some(false),
+            cluster_checked: Some("2026-03-02T09:59:20Z".to_owned()),
+            cluster_difference: "CSINode n does not list it".to_owned(),
+            ..driver(
+                "a",
+                "registered",
+                Some("n"),
+                "registered by kubelet (pid 7)",
+            )
+        };
+        let table = shown(vec![lost.clone()], Paint::Coloured);
+        assert!(table.contains("\x1b[31mno   \x1b[0m"), "{table:?}");
+        assert!(table.contains("\x1b[33mregistered"), "{table:?}");
+        let table = shown(vec![lost], Paint::Plain);
+        let reason =
+            "  registered by kubelet (pid 7), but CSINode n does not list it (checked 40s\n  ago)";
+        assert!(table.ends_with(reason), "{table}");
     }
 
     #[test]

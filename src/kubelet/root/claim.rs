@@ -1,15 +1,15 @@
 //! The claim of a running process about the root directory of its kubelet.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-
 use super::{DEFAULT, Host, KubeletRoot, RootSource, Running};
+use crate::disk::regular_file;
 use crate::os::go_flags::{flag, flags};
 use crate::os::peer::is_trusted;
+
+const ROOT_DIR: &str = "root-dir";
 
 /// The longest part of a file from a command line that is read.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -31,10 +31,7 @@ impl Running {
         if !is_privileged(&process) {
             return None;
         }
-        // The process may have ended, and a kernel thread has no command line.
-        let line = fs::read(process.join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line);
-        let arguments: Vec<String> = line.split('\0').map(str::to_owned).collect();
+        let arguments = command_line(&process)?;
         let (program, arguments) = program(&arguments)?;
         let is_believed = host.believes(pid);
         let program = program.to_owned();
@@ -61,6 +58,13 @@ impl Running {
     }
 }
 
+/// The command line of a process. The process may have ended, and a kernel thread has none.
+pub(super) fn command_line(process: &Path) -> Option<Vec<String>> {
+    let line = fs::read(process.join("cmdline")).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    Some(line.split('\0').map(str::to_owned).collect())
+}
+
 /// A process of root or of our own user, by the uids of the process: root may own its directory in
 /// /proc although another user runs it.
 fn is_privileged(process: &Path) -> bool {
@@ -74,21 +78,15 @@ fn is_privileged(process: &Path) -> bool {
 
 /// The text of a file from a command line. A file that blocks or does not end is not read.
 fn text_of(path: &Path) -> io::Result<String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
     let mut text = String::new();
+    let file = regular_file::open(path)?;
     file.take(LONGEST_FILE).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// The name of the program that contains a kubelet, and its arguments. `hyperkube kubelet` contains
 /// a kubelet, `k3s kubectl` does not.
-fn program(arguments: &[String]) -> Option<(&str, &[String])> {
+pub(super) fn program(arguments: &[String]) -> Option<(&str, &[String])> {
     let (first, rest) = arguments.split_first()?;
     let name = first.rsplit('/').next()?;
     let word = rest.first().map(String::as_str);
@@ -117,39 +115,42 @@ fn is_wrapper(name: &str, word: &str) -> bool {
 
 fn root_flag(program: &str, arguments: &[String], reads_files: bool) -> Option<PathBuf> {
     match program {
-        "kubelet" => path_flag(arguments, "root-dir"),
+        "kubelet" => path_flag(arguments, ROOT_DIR),
         // --kubelet-arg root-dir=/x, any number of times.
-        "k3s" | "rke2" => passed_on(arguments, "kubelet-arg"),
-        "k0s" => passed_on(arguments, "kubelet-extra-args")
+        "k3s" | "rke2" => passed_on(arguments, "kubelet-arg", ROOT_DIR).and_then(absolute),
+        "k0s" => passed_on(arguments, "kubelet-extra-args", ROOT_DIR)
+            .and_then(absolute)
             .or_else(|| path_flag(arguments, "kubelet-root-dir"))
             .or_else(|| Some(path_flag(arguments, "data-dir")?.join("kubelet"))),
-        "kubelite" if reads_files => {
-            let text = text_of(Path::new(flag(arguments, "kubelet-args-file")?)).ok()?;
-            let lines: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            path_flag(&lines, "root-dir")
-        }
+        "kubelite" if reads_files => path_flag(&arguments_file(arguments)?, ROOT_DIR),
         _ => None,
     }
 }
 
-/// A flag for the kubelet in a flag of the program that contains it.
-fn passed_on(arguments: &[String], name: &str) -> Option<PathBuf> {
-    let root = |value: &str| {
-        value
-            .split([' ', ','])
-            .find_map(|word| word.trim_start_matches('-').strip_prefix("root-dir="))
-            .and_then(absolute)
-    };
-    let values = flags(arguments, name).into_iter();
-    values.filter_map(root).next_back()
+/// The kubelet's flags of kubelite, which are in a file.
+pub(super) fn arguments_file(arguments: &[String]) -> Option<Vec<String>> {
+    let text = text_of(Path::new(flag(arguments, "kubelet-args-file")?)).ok()?;
+    Some(text.split_whitespace().map(str::to_owned).collect())
 }
 
-fn path_flag(arguments: &[String], name: &str) -> Option<PathBuf> {
+/// The value of a flag for the kubelet in a flag of the program that contains it.
+pub(super) fn passed_on<'a>(arguments: &'a [String], name: &str, flag: &str) -> Option<&'a str> {
+    let value = |words: &'a str| {
+        let mut words = words
+            .split([' ', ','])
+            .map(|word| word.trim_start_matches('-'));
+        words.find_map(|word| word.strip_prefix(flag)?.strip_prefix('='))
+    };
+    let values = flags(arguments, name).into_iter();
+    values.filter_map(value).next_back()
+}
+
+pub(super) fn path_flag(arguments: &[String], name: &str) -> Option<PathBuf> {
     absolute(flag(arguments, name)?)
 }
 
 /// The path is printed, so it must not contain line breaks.
-fn absolute(text: &str) -> Option<PathBuf> {
+pub(super) fn absolute(text: &str) -> Option<PathBuf> {
     let path = Path::new(text);
     let fit = path.is_absolute() && !text.contains(char::is_control);
     fit.then(|| path.components().collect())

@@ -333,3 +333,129 @@ fn a_listener_in_a_well_known_root_is_believed_and_may_disagree() {
     // A kubelet has used it, and "auto" follows none of the two.
     system.has("/var/lib/k0s/kubelet", "disagree");
 }
+
+#[cfg(feature = "cluster")]
+mod api_access {
+    use super::super::api_access::{ApiAccess, Dispute, well_known};
+    use super::*;
+
+    impl System {
+        fn access(&self, called: Option<u32>) -> Result<ApiAccess, Dispute> {
+            let proc = self.0.path().join("proc");
+            ApiAccess::find(&Host::new(&proc, Vec::new), called)
+        }
+    }
+
+    fn access(kubeconfig: Option<&str>, node_name: Option<&str>) -> ApiAccess {
+        ApiAccess {
+            kubeconfig: kubeconfig.map(PathBuf::from),
+            node_name: node_name.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_kubelets_flags_say_where_its_kubeconfig_is_and_how_its_node_is_called() {
+        for (arguments, kubeconfig, node_name) in [
+            (
+                &[
+                    "/usr/bin/kubelet",
+                    "--kubeconfig=/k",
+                    "--hostname-override",
+                    "n",
+                ][..],
+                Some("/k"),
+                Some("n"),
+            ),
+            (&["kubelet", "--kubeconfig", "relative"], None, None),
+            (&["kubelet"], None, None),
+            (
+                &["k3s", "agent", "--data-dir=/d", "--node-name=n"],
+                Some("/d/agent/kubelet.kubeconfig"),
+                Some("n"),
+            ),
+            (
+                &["rke2", "server", "--kubelet-arg=hostname-override=n"],
+                None,
+                Some("n"),
+            ),
+            (
+                &[
+                    "k0s",
+                    "worker",
+                    "--data-dir=/d",
+                    "--kubelet-extra-args=--hostname-override=n",
+                ],
+                Some("/d/kubelet.conf"),
+                Some("n"),
+            ),
+        ] {
+            let found = System::new().process(7, arguments).access(None).unwrap();
+            assert_eq!(found, access(kubeconfig, node_name), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_not_believed_names_no_kubeconfig() {
+        let own_mounts = "99 1 8:1 / / rw - overlay x rw\n";
+        let pod = System::new()
+            .process(7, &["kubelet", "--kubeconfig=/volume/of/a/pod"])
+            .with(7, "mountinfo", own_mounts);
+        // Also not if it has called: any root process that reaches reg.sock may call.
+        for called in [None, Some(7)] {
+            assert_eq!(pod.access(called).unwrap(), access(None, None));
+        }
+        let other_user = System::new().process_of(1000, 7, &["kubelet", "--kubeconfig=/k"]);
+        assert_eq!(other_user.access(Some(7)).unwrap(), access(None, None));
+    }
+
+    #[test]
+    fn of_two_kubelets_the_one_that_called_counts() {
+        let two = System::new()
+            .process(7, &["kubelet", "--kubeconfig=/a"])
+            .process(8, &["kubelet", "--kubeconfig=/b"]);
+        assert_eq!(two.access(Some(8)).unwrap(), access(Some("/b"), None));
+        let dispute = two.access(None).unwrap_err().to_string();
+        assert!(
+            dispute.contains("/a") && dispute.contains("/b"),
+            "{dispute}"
+        );
+        let silent = System::new()
+            .process(6, &["kubelet"])
+            .process(7, &["kubelet", "--kubeconfig=/a"]);
+        assert_eq!(silent.access(None).unwrap(), access(Some("/a"), None));
+        let three = silent.process(8, &["kubelet", "--kubeconfig=/b"]);
+        assert!(three.access(None).is_err());
+        let same = System::new()
+            .process(7, &["kubelet", "--kubeconfig=/a"])
+            .process(8, &["kubelet", "--kubeconfig=/a"]);
+        assert_eq!(same.access(None).unwrap(), access(Some("/a"), None));
+    }
+
+    #[test]
+    fn a_distribution_that_runs_has_its_own_kubeconfig_before_one_that_an_earlier_cluster_left() {
+        let system = System::new()
+            .directory("/etc/kubernetes/kubelet.conf")
+            .directory("/var/lib/rancher/k3s/agent/kubelet.kubeconfig")
+            .process(7, &["/usr/local/bin/k3s server"]);
+        let own = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
+        assert_eq!(system.access(None).unwrap(), access(Some(own), None));
+        let elsewhere = System::new().process(7, &["k0s", "worker"]);
+        assert_eq!(elsewhere.access(None).unwrap(), access(None, None));
+    }
+
+    #[test]
+    fn a_well_known_kubeconfig_is_found_the_most_common_first() {
+        let system = System::new();
+        let proc = system.0.path().join("proc");
+        let found = || well_known(&Host::new(&proc, Vec::new));
+        assert_eq!(found(), None);
+        let system = System(tempfile::tempdir().unwrap());
+        fs::create_dir(system.0.path().join("proc")).unwrap();
+        let system = system
+            .directory("/var/lib/k0s/kubelet.conf")
+            .directory("/etc/kubernetes/kubelet.conf");
+        let proc = system.0.path().join("proc");
+        let found = well_known(&Host::new(&proc, Vec::new));
+        assert_eq!(found, Some("/etc/kubernetes/kubelet.conf".into()));
+    }
+}

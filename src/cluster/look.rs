@@ -1,0 +1,320 @@
+//! One look at the daemon and at the cluster: which drivers are registered, and what the cluster has of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::storage::v1::CSIDriver;
+use tokio::time::timeout;
+
+use super::api_server::{ApiServer, Freshness};
+use super::comparison::{
+    Objects, Registered, compare, registered, unregistered, waits_for_attachment,
+};
+use super::kubeconfig;
+use super::memory::Memory;
+use super::node_name;
+use super::repair::{Decision, decide};
+use super::report::{DriverReport, Report};
+use super::unasked::Unasked;
+use super::verification::{Verification, VerificationError, now};
+use crate::config::NodeName;
+use crate::csi::query::DriverQuery;
+use crate::disk::reach::Reach;
+use crate::grpc::proto::control::{ClusterFinding, ClusterReport, Status};
+use crate::kubelet::root::Host;
+use crate::kubelet::root::api_access::ApiAccess;
+use crate::os::boot;
+
+const NODES: &str = "/api/v1/nodes";
+const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
+const CSI_DRIVERS: &str = "/apis/storage.k8s.io/v1/csidrivers";
+
+/// How long all drivers together may take to say whether they attach volumes.
+const ASKING: Duration = Duration::from_secs(5);
+
+/// How much of a report the daemon takes at once: it takes 64 KiB.
+const FINDINGS: usize = 50;
+const LONGEST_WORDS: usize = 256;
+
+/// One look at the daemon and at the cluster.
+#[derive(Clone)]
+pub(crate) struct Look {
+    pub(super) drivers: Vec<Registered>,
+    pub(crate) report: Report,
+    /// The file that led to the API server.
+    pub(crate) kubeconfig: PathBuf,
+    /// The drivers that are not registered, with their phases.
+    pub(crate) others: Vec<(String, String)>,
+}
+
+/// What a report tells, and nothing follows from.
+#[derive(Default)]
+pub(crate) struct Told {
+    csi_drivers: BTreeMap<String, Option<CSIDriver>>,
+    without_attacher: BTreeSet<String>,
+    /// Why it is not known which CSIDriver objects exist.
+    pub(crate) unknown: Option<String>,
+}
+
+impl Verification {
+    /// The API server's cache may be behind: what differs there is looked at once more.
+    pub(super) async fn first_look(&self) -> Result<Look, VerificationError> {
+        let look = self.look(Freshness::Cached).await?;
+        match look.report.agrees {
+            true => Ok(look),
+            false => self.look(Freshness::Current).await,
+        }
+    }
+
+    pub(super) async fn look(&self, freshness: Freshness) -> Result<Look, VerificationError> {
+        let status = self.daemon().await?.status().await?;
+        let drivers = registered(&status).ok_or(VerificationError::OldDaemon)?;
+        let (path, access) = self.access(&status)?;
+        let server = ApiServer::connect(&path, self.timeout).await?;
+        let named = || name_of_node(&server, &access);
+        let node_name = self.node.get_or_try_init(named).await?;
+        let mut objects = Objects {
+            node: server.get(NODES, node_name.as_str(), freshness).await?,
+            csi_node: server.get(CSI_NODES, node_name.as_str(), freshness).await?,
+            ..Objects::default()
+        };
+        if let Some(node) = &objects.node
+            && is_of_another_machine(node, boot::id(), machine_id().as_deref())
+        {
+            return Err(Unasked::OtherMachine {
+                node: node_name.as_str().to_owned(),
+                kubeconfig: path,
+            }
+            .into());
+        }
+        let asked = || self.ask_what_is_told(&server, &drivers);
+        let told = self.told.get_or_init(asked).await;
+        objects.csi_drivers.clone_from(&told.csi_drivers);
+        objects.without_attacher.clone_from(&told.without_attacher);
+        let report = compare(node_name.as_str(), server.url(), &drivers, &objects);
+        Ok(Look {
+            drivers,
+            report,
+            kubeconfig: path,
+            others: unregistered(&status),
+        })
+    }
+
+    /// The kubeconfig, and what the kubelet's command line says.
+    fn access(&self, status: &Status) -> Result<(PathBuf, ApiAccess), Unasked> {
+        let host = Host::new(Path::new("/proc"), self.main_pids);
+        let called = status.kubelet.as_ref().and_then(|kubelet| kubelet.pid);
+        let named = self.kubeconfig.as_deref();
+        let access = match ApiAccess::find(&host, called) {
+            // Two kubelets are no matter for an operator who says which.
+            Err(_) if named.is_some() => ApiAccess::default(),
+            found => found?,
+        };
+        let path = kubeconfig::locate(named, &access, &host)?;
+        Ok((path, access))
+    }
+
+    async fn ask_what_is_told(&self, server: &ApiServer, drivers: &[Registered]) -> Told {
+        let mut told = Told::default();
+        for driver in drivers {
+            // The API server refuses other names for an object, and so has none.
+            let Some(name) = NodeName::parse(&driver.name) else {
+                told.csi_drivers.insert(driver.name.clone(), None);
+                continue;
+            };
+            let object = server.get(CSI_DRIVERS, name.as_str(), Freshness::Cached);
+            match object.await {
+                Ok(object) => drop(told.csi_drivers.insert(driver.name.clone(), object)),
+                Err(why) => {
+                    let unknown = format!("which CSIDriver objects exist is not known: {why}");
+                    told.unknown = Some(unknown);
+                    break;
+                }
+            }
+        }
+        told.without_attacher = self.ask_for_attachers(drivers, &told.csi_drivers).await;
+        told
+    }
+
+    /// The drivers that say that they attach nothing, of those whose CSIDriver object waits for an attachment.
+    async fn ask_for_attachers(
+        &self,
+        drivers: &[Registered],
+        csi_drivers: &BTreeMap<String, Option<CSIDriver>>,
+    ) -> BTreeSet<String> {
+        let mut without = BTreeSet::new();
+        let asking = async {
+            for driver in drivers
+                .iter()
+                .filter(|driver| waits_for_attachment(driver, csi_drivers))
+            {
+                let mut settings = self.settings.driver(&driver.id);
+                settings.csi_socket = PathBuf::from(&driver.csi_socket);
+                let query = DriverQuery::new(&settings, false, &Reach::now());
+                // A driver that does not tell is left out.
+                if let Ok(attaching) = query.attaching().await
+                    && !attaching.required()
+                {
+                    without.insert(driver.name.clone());
+                }
+            }
+        };
+        if timeout(ASKING, asking).await.is_err() {
+            tracing::debug!("not every driver said in time whether it attaches volumes");
+        }
+        without
+    }
+}
+
+impl Look {
+    pub(super) fn decisions(&self, memory: &Memory) -> Vec<(&Registered, Decision)> {
+        decide(&self.drivers, &self.report, &memory.repairs, now())
+    }
+
+    /// This look misses the same registration of the driver.
+    pub(super) fn has_lost(&self, driver: &Registered) -> bool {
+        let mut pairs = self.drivers.iter().zip(&self.report.drivers);
+        pairs.any(|(seen, found)| {
+            let is_same = seen.id == driver.id && seen.registrations == driver.registrations;
+            is_same && !found.is_in_cluster()
+        })
+    }
+
+    /// Notes what came of an announcement. A driver that is not registered again is as it was before.
+    pub(super) fn mark(&mut self, name: &str, is_repaired: bool, before: &[DriverReport]) {
+        let drivers = &mut self.report.drivers;
+        if let Some(found) = drivers.iter_mut().find(|found| found.name == name) {
+            found.repaired = is_repaired;
+            return;
+        }
+        let lost = before.iter().find(|found| found.name == name);
+        drivers.extend(lost.cloned());
+        self.report.agrees = false;
+    }
+
+    /// The cluster has the driver.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let mut drivers = self.report.drivers.iter();
+        drivers.any(|found| found.name == name && found.is_in_cluster())
+    }
+
+    /// What the daemon is told, in parts that it takes.
+    pub(super) fn findings(&self) -> Vec<ClusterReport> {
+        let node = &self.report.node;
+        let pairs = self.drivers.iter().zip(&self.report.drivers);
+        let findings = pairs.map(|(driver, found)| {
+            let difference = found.disagreement(node, self.report.node_found);
+            ClusterFinding {
+                driver: driver.id.clone(),
+                registrations: driver.registrations,
+                in_cluster: found.is_in_cluster(),
+                difference: difference.chars().take(LONGEST_WORDS).collect(),
+            }
+        });
+        let mut findings: Vec<ClusterFinding> = findings.collect();
+        let mut reports = Vec::new();
+        // A report without drivers tells that the cluster was asked.
+        while !findings.is_empty() || reports.is_empty() {
+            let rest = findings.split_off(findings.len().min(FINDINGS));
+            reports.push(ClusterReport { drivers: findings });
+            findings = rest;
+        }
+        reports
+    }
+}
+
+/// The kubelet of the Node runs on another machine: a kubeconfig of another cluster, or a wrong name, must not make us
+/// take drivers off this node. The boot id alone does not tell: a node that is a container has one of its own, which
+/// a unit does not see in its sandbox before systemd 257.
+fn is_of_another_machine(node: &Node, boot_id: Option<&str>, machine_id: Option<&str>) -> bool {
+    let info = node
+        .status
+        .as_ref()
+        .and_then(|status| status.node_info.as_ref());
+    let Some(info) = info.filter(|info| !info.boot_id.is_empty()) else {
+        return false;
+    };
+    boot_id.is_some_and(|ours| info.boot_id != ours)
+        && machine_id.is_none_or(|ours| info.machine_id != ours)
+}
+
+/// As the kubelet reads it; none where the machine has none.
+fn machine_id() -> Option<String> {
+    let id = std::fs::read_to_string("/etc/machine-id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+async fn name_of_node(server: &ApiServer, access: &ApiAccess) -> Result<NodeName, Unasked> {
+    let user = server.user().await?;
+    let of_user = user.as_deref().and_then(node_name::of_user);
+    of_user.map_or_else(|| node_name::of_host(access.node_name.as_deref()), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::grpc::MESSAGE_LIMIT;
+    use crate::grpc::proto::control::Driver;
+
+    #[test]
+    fn a_report_of_a_thousand_drivers_comes_in_parts() {
+        let driver = Driver {
+            id: "d".repeat(60),
+            name: Some("a.csi".to_owned()),
+            phase: "registered".to_owned(),
+            registered_node_id: Some("n".repeat(256)),
+            ..Driver::default()
+        };
+        let look = |count| {
+            let status = Status {
+                drivers: vec![driver.clone(); count],
+                ..Status::default()
+            };
+            let drivers = registered(&status).unwrap();
+            Look {
+                report: compare("node-1", "https://here", &drivers, &Objects::default()),
+                drivers,
+                kubeconfig: PathBuf::new(),
+                others: Vec::new(),
+            }
+        };
+        let reports = look(1000).findings();
+        let all: usize = reports.iter().map(|report| report.drivers.len()).sum();
+        assert_eq!(all, 1000);
+        assert!(
+            reports
+                .iter()
+                .all(|report| report.encoded_len() < MESSAGE_LIMIT)
+        );
+        let [empty] = &look(0).findings()[..] else {
+            panic!("a look without drivers is no report");
+        };
+        assert!(empty.drivers.is_empty());
+    }
+
+    #[test]
+    fn a_node_with_another_boot_id_and_machine_id_is_of_another_machine() {
+        let with = |boot_id: &str, machine_id: &str| {
+            let mut node = Node::default();
+            let status = node.status.get_or_insert_default();
+            let info = status.node_info.get_or_insert_default();
+            info.boot_id = boot_id.to_owned();
+            info.machine_id = machine_id.to_owned();
+            node
+        };
+        let is_other = |node: &Node| is_of_another_machine(node, Some("a"), Some("m"));
+        assert!(is_other(&with("b", "n")));
+        assert!(is_other(&with("b", "")));
+        assert!(is_of_another_machine(&with("b", "m"), Some("a"), None));
+        assert!(!is_other(&with("a", "n")));
+        assert!(!is_other(&with("b", "m")));
+        // Not known on one of both sides.
+        assert!(!is_other(&with("", "n")));
+        assert!(!is_of_another_machine(&with("b", "n"), None, Some("m")));
+        assert!(!is_other(&Node::default()));
+    }
+}

@@ -1,4 +1,4 @@
-"""The crates that are linked into the binary, from cargo's own graph."""
+"""The crates that are linked into the two programs, from cargo's own graph."""
 
 import json
 import subprocess
@@ -6,6 +6,8 @@ from pathlib import Path
 
 NAME = "node-storage-driver-registrar"
 ROOT = Path(__file__).resolve().parent.parent
+# The packages have the program verify too.
+FEATURES = ["--features", "cluster"]
 
 
 def cargo(*arguments):
@@ -20,12 +22,12 @@ def tree(target, prefix):
     # better: it has the features that only tests turn on.
     edges = ["--edges", "normal,no-proc-macro", "--target", target]
     more = ["--prefix", prefix, "--format", " {p}", "--no-dedupe"]
-    return cargo("tree", "--locked", *edges, *more).splitlines()
+    return cargo("tree", "--locked", *FEATURES, *edges, *more).splitlines()
 
 
 def packages(target):
     """All packages that cargo knows, for this target."""
-    arguments = ["--locked", "--format-version", "1", "--filter-platform", target]
+    arguments = ["--locked", *FEATURES, "--format-version", "1", "--filter-platform", target]
     return json.loads(cargo("metadata", *arguments))["packages"]
 
 

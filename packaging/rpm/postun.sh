@@ -7,6 +7,7 @@ if [ "$1" -eq 0 ]; then
     # The package's directories, which its format does not list, and the directory that the daemon
     # created. A directory that is not empty belongs to another program.
     for directory in /vdata/storage/plugins_registry \
+        /usr/lib/node-storage-driver-registrar \
         /usr/share/doc/node-storage-driver-registrar/config \
         /usr/share/doc/node-storage-driver-registrar/docs \
         /usr/share/doc/node-storage-driver-registrar/examples/drivers \

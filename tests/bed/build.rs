@@ -7,7 +7,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The fake driver is the server, the test kubelet the client.
     compile("csi.proto")?;
     // The test kubelet is the client of Registration; its server is a stand-in in the bed's own tests.
-    compile("pluginregistration.proto")
+    compile("pluginregistration.proto")?;
+    // The client of the control socket is a stand-in for the program verify.
+    compile("control.proto")
 }
 
 fn compile(file: &str) -> Result<(), Box<dyn Error>> {

@@ -7,6 +7,7 @@
 //! - [`Node`]: a temporary directory laid out as a node
 //! - [`FakeDriver`]: a CSI driver that can be late, slow, wrong or gone
 //! - [`kubelet`]: a kubelet of a chosen release, in this process or in its own
+//! - [`ApiServer`]: an API server with the objects of one node, and with faults
 //! - [`NotifySocket`]: systemd's end of `NOTIFY_SOCKET`
 //! - [`Process`]: a child process that ends with its owner
 //! - [`Registrar`]: the real binary, run as a process
@@ -24,13 +25,16 @@
 //! - [`Sentinels`]: foreign files that the registrar must not touch
 //! - [`script`]: a program that the test writes or copies
 //! - [`skipped`]: for a test that cannot run on this machine
+//! - [`control`]: single calls of the program verify
 //! - [`wire`]: single calls of a kubelet; [`Callers`] makes many
 //! - [`raw`]: such a call, written byte by byte
 //! - [`mod@eventually`]: waits for a condition instead of sleeping
 
+pub mod api_server;
 pub mod callers;
 mod channel;
 pub mod container;
+pub mod control;
 mod dead_socket;
 pub mod dice;
 pub mod driver;
@@ -63,8 +67,10 @@ pub mod volumes;
 pub mod wire;
 mod worker;
 
+pub use api_server::ApiServer;
 pub use callers::{Callers, Turn};
 pub use container::Container;
+pub use control::{ClusterFinding, repair, report_cluster};
 pub use dead_socket::{dead_socket, try_dead_socket};
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};

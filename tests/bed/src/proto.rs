@@ -1,4 +1,4 @@
-//! The generated protobuf types of CSI and Registration, with clients and servers.
+//! The generated protobuf types of CSI, Registration and the control socket, with clients and servers.
 
 /// `csi.v1`, with only the messages that a registrar uses.
 #[allow(missing_docs, unreachable_pub, clippy::all)]
@@ -10,4 +10,10 @@ pub mod csi {
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 pub mod registration {
     tonic::include_proto!("pluginregistration");
+}
+
+/// `nsdr.control.v1`
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+pub mod control {
+    tonic::include_proto!("nsdr.control.v1");
 }

@@ -319,7 +319,7 @@ status)
 {"version":"1","ready":true,"kubelet":{"registry_dir":"/k","pid":null},"notes":[],
  "drivers":[{"id":"d","name":"d","phase":"registered","reason":"so","since":"2026-01-01T00:00:00Z",
    "csi_socket":"/c","endpoint":"/c","registration_socket":"/r","link":"/l","node_id":"n",
-   "vendor_version":"1","answering":true,"volumes":2,"registrations":1,"rejections":0,"announcements":1,
+   "vendor_version":"1","answering":true,"volumes":2,"in_cluster":null,"cluster_checked":null,"registrations":1,"rejections":0,"announcements":1,
    "link_repairs":0,"last_error":null}]}
 END
     exit 1 ;;

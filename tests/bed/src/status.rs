@@ -58,6 +58,10 @@ pub struct DriverStatus {
     pub answering: bool,
     /// Volumes of the driver that are in use on the node.
     pub volumes: Option<u64>,
+    /// Whether the cluster has the driver, as far as that is known.
+    pub in_cluster: Option<bool>,
+    /// When that was found out, RFC 3339.
+    pub cluster_checked: Option<String>,
     /// Notify(true) so far.
     pub registrations: u64,
     /// Notify(false) so far.

@@ -17,7 +17,7 @@ use crate::{PROGRAM, setup};
 
 /// Every registrar on this machine sees the processes of these tests, so they run one at a time, even
 /// across test runs.
-fn alone() -> Flock<File> {
+pub(crate) fn alone() -> Flock<File> {
     let everybodys = File::open("/tmp").unwrap();
     Flock::lock(everybodys, FlockArg::LockExclusive).unwrap()
 }
@@ -32,16 +32,22 @@ fn auto() -> Scene {
     scene
 }
 
-/// A process that looks like a kubelet with this root directory.
-struct Impostor(Process);
+/// A process that looks like a kubelet.
+pub(crate) struct Impostor(Process);
 
 impl Impostor {
-    fn start(root: &std::path::Path) -> Impostor {
+    /// With this root directory.
+    fn start(root: &Path) -> Impostor {
+        Impostor::with_flags(&[format!("--root-dir={}", root.display())])
+    }
+
+    /// With these flags.
+    pub(crate) fn with_flags(flags: &[String]) -> Impostor {
         let mut command = Command::new("/bin/sh");
         command
             .arg0("kubelet")
             .args(["-c", "read line"])
-            .arg(format!("--root-dir={}", root.display()));
+            .args(flags);
         Impostor(Process::start(command.stdin(Stdio::piped())))
     }
 

@@ -2,6 +2,6 @@
 
 mod discovered_drivers;
 mod example_files;
-mod kubelet_root;
+pub(crate) mod kubelet_root;
 mod many_drivers;
 mod removed_drivers;

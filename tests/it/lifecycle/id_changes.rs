@@ -13,6 +13,8 @@ use bed::{
 use crate::setup;
 
 /// A kubelet in its own process, so that its registrations survive a restart of the registrar.
+/// Started before the registrar: a kubelet that starts while a link appears may take the link for a new one, and register
+/// the driver twice.
 fn kubelet(scene: &Scene) -> KubeletProcess {
     KubeletProcess::start(scene.node.kubelet_settings(Release::V1_36))
 }
@@ -170,8 +172,8 @@ fn a_renamed_id_takes_its_registration_along_unseen() {
             let keys = format!("csi_socket = {socket:?}");
             let mut driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
             scene.configure_discovery(&(KEEP.to_owned() + &table("old-id", &keys)));
-            scene.registrar.start();
             let kubelet = kubelet(&scene);
+            scene.registrar.start();
             scene.phase("old-id", "registered");
             let (mark, link) = (kubelet.mark(), identity(&scene.node.link(NAME)));
             apply(&mut scene, &(KEEP.to_owned() + &table("new-id", &keys)), by);
@@ -205,8 +207,8 @@ fn a_renamed_id_of_a_pinned_name_takes_its_registration_along() {
         let keys = format!("name = {NAME:?}");
         let mut old = scene.named("old-id", NAME);
         scene.configure_discovery(&(KEEP.to_owned() + &table("old-id", &keys)));
-        scene.registrar.start();
         let kubelet = kubelet(&scene);
+        scene.registrar.start();
         scene.phase("old-id", "registered");
         let mark = kubelet.mark();
         old.stop();
@@ -229,8 +231,8 @@ fn a_driver_that_loses_its_table_is_found_without_an_event() {
         let _driver = scene.named("directory", NAME);
         let keys = format!("csi_socket = {:?}", scene.node.csi_socket("directory"));
         scene.configure_discovery(&(KEEP.to_owned() + &table("id", &keys)));
-        scene.registrar.start();
         let kubelet = kubelet(&scene);
+        scene.registrar.start();
         scene.phase("id", "registered");
         let mark = kubelet.mark();
         apply(&mut scene, KEEP, by);
@@ -251,8 +253,8 @@ fn a_driver_whose_table_is_removed_is_withdrawn_although_discovery_is_on() {
         let _driver = FakeDriver::start_in_new_directory(&socket, Behaviour::named(NAME));
         let keys = format!("csi_socket = {socket:?}");
         scene.configure_discovery(&(KEEP.to_owned() + &table(NAME, &keys)));
-        scene.registrar.start();
         let kubelet = kubelet(&scene);
+        scene.registrar.start();
         scene.phase(NAME, "registered");
         apply(&mut scene, KEEP, by);
         kubelet.wait_deregistered(NAME, SOON);
@@ -277,8 +279,8 @@ fn two_ids_that_are_swapped_keep_their_registrations() {
             format!("{KEEP}{}{}", table("one", &keys[0]), table("two", &keys[1]))
         };
         scene.configure_discovery(&tables([0, 1]));
-        scene.registrar.start();
         let kubelet = kubelet(&scene);
+        scene.registrar.start();
         scene.phase("one", "registered");
         scene.phase("two", "registered");
         let mark = kubelet.mark();
@@ -313,8 +315,8 @@ fn an_id_renamed_to_an_existing_id_replaces_it() {
                 before += &table("x", &at(&second));
             }
             scene.configure_discovery(&before);
-            scene.registrar.start();
             let kubelet = kubelet(&scene);
+            scene.registrar.start();
             scene.phase("t", "registered");
             scene.phase("x", "registered");
             let (mark, link) = (kubelet.mark(), identity(&scene.node.link("a.test")));
@@ -348,8 +350,8 @@ fn no_driver_is_left_without_an_id_when_tables_are_shuffled() {
         let at = |n: usize| format!("csi_socket = {:?}", sockets[n]);
         let tables = [("A", 0), ("B", 1), ("D", 2)].map(|(id, n)| table(id, &at(n)));
         scene.configure_discovery(&(KEEP.to_owned() + &tables.concat()));
-        scene.registrar.start();
         let kubelet = kubelet(&scene);
+        scene.registrar.start();
         for id in ["A", "B", "D"] {
             scene.phase(id, "registered");
         }

@@ -36,8 +36,8 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
     assert_eq!(status["kubelet"]["registry_dir"], registry_dir);
     let driver = &status["drivers"][0];
     let all = "id name phase reason since csi_socket endpoint registration_socket link node_id \
-               vendor_version answering volumes registrations rejections announcements link_repairs \
-               last_error";
+               vendor_version answering volumes in_cluster cluster_checked registrations rejections \
+               announcements link_repairs last_error";
     assert_eq!(keys(driver), all.split_whitespace().collect());
     for unknown in [
         "name",
@@ -45,6 +45,8 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
         "link",
         "node_id",
         "vendor_version",
+        "in_cluster",
+        "cluster_checked",
         "last_error",
     ] {
         assert_eq!(driver[unknown], Value::Null, "{unknown}");

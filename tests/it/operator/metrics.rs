@@ -5,20 +5,22 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{RawListener, Scene, eventually, has_program, stderr};
+use bed::{ClusterFinding, RawListener, Scene, eventually, has_program, report_cluster, stderr};
 
 use crate::http_client::get;
 use crate::setup;
 
 /// Every metric.
-pub(crate) const NAMES: [&str; 19] = [
+pub(crate) const NAMES: [&str; 21] = [
     "csi_sidecar_operations_seconds",
     "nsdr_build_info",
+    "nsdr_cluster_checked_timestamp_seconds",
     "nsdr_config_last_reload_success_timestamp_seconds",
     "nsdr_config_last_reload_successful",
     "nsdr_directories_without_socket",
     "nsdr_driver_announcements_total",
     "nsdr_driver_disconnects_total",
+    "nsdr_driver_in_cluster",
     "nsdr_driver_link_repairs_total",
     "nsdr_driver_phase",
     "nsdr_driver_registered_volume_limit",
@@ -51,6 +53,17 @@ fn families(text: &str) -> BTreeSet<&str> {
     typed.filter_map(|rest| rest.split(' ').next()).collect()
 }
 
+/// The cluster has the driver, as the program verify would find.
+pub(crate) fn report_in_cluster(scene: &Scene) {
+    let found = ClusterFinding {
+        driver: NAME.to_owned(),
+        registrations: 1,
+        in_cluster: true,
+        difference: String::new(),
+    };
+    report_cluster(&scene.control(), vec![found]).unwrap();
+}
+
 #[track_caller]
 fn value(text: &str, series: &str) -> f64 {
     let line = text.lines().find(|line| {
@@ -67,12 +80,15 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
+    report_in_cluster(&scene);
     let text = scrape(&scene);
     assert_eq!(families(&text), NAMES.into());
     assert!(!text.contains(&format!("nsdr_driver_volume_limit{{driver=\"{OTHER}\"}}")));
     let of = |metric: &str, driver: &str| value(&text, &format!("{metric}{{driver=\"{driver}\"}}"));
     assert_eq!(of("nsdr_driver_up", NAME), 1.0);
     assert_eq!(of("nsdr_driver_up", OTHER), 0.0);
+    assert_eq!(of("nsdr_driver_in_cluster", NAME), 1.0);
+    assert!(!text.contains(&format!("nsdr_driver_in_cluster{{driver=\"{OTHER}\"}}")));
     assert_eq!(of("nsdr_driver_volumes", NAME), 0.0);
     assert!(!text.contains(&format!("nsdr_driver_volumes{{driver=\"{OTHER}\"}}")));
     assert_eq!(of("nsdr_driver_registrations_total", NAME), 1.0);
@@ -95,13 +111,18 @@ fn a_registered_driver_shows_in_every_promised_metric_and_in_no_other() {
         env!("CARGO_PKG_VERSION")
     );
     assert_eq!(value(&text, &version), 1.0);
-    let started = value(&text, "process_start_time_seconds");
     #[allow(clippy::cast_precision_loss, reason = "the year is not 285 million")]
     let now = jiff::Timestamp::now().as_second() as f64;
-    assert!(
-        (now - 120.0..=now + 2.0).contains(&started),
-        "{started} at {now}"
-    );
+    for time in [
+        "process_start_time_seconds",
+        "nsdr_cluster_checked_timestamp_seconds",
+    ] {
+        let then = value(&text, time);
+        assert!(
+            (now - 120.0..=now + 2.0).contains(&then),
+            "{time} {then} at {now}"
+        );
+    }
 }
 
 /// A driver that crashes again and again may be up at each scrape.

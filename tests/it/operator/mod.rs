@@ -1,6 +1,7 @@
 //! Everything that an operator runs or reads.
 
 mod check;
+mod cluster_report;
 mod commands;
 mod completions;
 mod deleted_sockets;
@@ -19,4 +20,13 @@ mod monitoring;
 mod readiness;
 mod status;
 mod terminal;
+#[cfg(feature = "cluster")]
+mod verify;
+#[cfg(not(feature = "cluster"))]
+mod verify {
+    #[test]
+    fn the_program_verify_is_tested_with_its_feature() {
+        bed::skipped("the cargo feature cluster");
+    }
+}
 mod volumes;

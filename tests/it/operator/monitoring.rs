@@ -13,7 +13,7 @@ use bed::{Process, eventually, has_program, stdout};
 use serde_json::Value;
 
 use crate::http_client::{get, read};
-use crate::operator::metrics::NAMES;
+use crate::operator::metrics::{NAMES, report_in_cluster};
 use crate::setup;
 
 /// Labels that Prometheus itself adds, or that belong to a histogram.
@@ -61,6 +61,7 @@ fn existing() -> (BTreeSet<String>, BTreeSet<String>) {
     let _kubelet = scene.node.kubelet();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
+    report_in_cluster(&scene);
     let text = get(&scene.http(), "/metrics").body;
     let mut labels: BTreeSet<String> = FOREIGN_LABELS.map(str::to_owned).into();
     let mut series = BTreeSet::new();

@@ -11,6 +11,6 @@ mod notify_socket;
 mod other_users;
 mod planted_links;
 mod silent_callers;
-mod victim;
+pub(crate) mod victim;
 mod volumes;
 mod writable_directories;

@@ -1,5 +1,6 @@
 //! The bed's own tests: the fakes behave as kubelet.md says.
 
+mod api_server;
 mod callers;
 mod fake_driver;
 mod kubelet_process;

@@ -1,0 +1,58 @@
+//! The calls to the control socket that the program verify makes.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use tonic::Status;
+use tonic::transport::Channel;
+
+use crate::channel;
+pub use crate::proto::control::ClusterFinding;
+use crate::proto::control::control_client::ControlClient;
+use crate::proto::control::{ClusterReport, DriverRequest};
+use crate::worker::Worker;
+
+/// Tells the daemon what was found in the cluster.
+pub fn report_cluster(socket: &Path, drivers: Vec<ClusterFinding>) -> Result<(), Status> {
+    call(socket, async move |mut control| {
+        control.report_cluster(ClusterReport { drivers }).await?;
+        Ok(())
+    })
+}
+
+/// Asks the daemon to announce a driver that the cluster has lost.
+pub fn repair(socket: &Path, driver: &str) -> Result<(), Status> {
+    let request = DriverRequest {
+        driver: driver.to_owned(),
+        force: false,
+        lost_in_cluster: true,
+    };
+    call(socket, async move |mut control| {
+        control.reannounce(request).await?;
+        Ok(())
+    })
+}
+
+/// One call on a new connection.
+fn call<F>(
+    socket: &Path,
+    ask: impl FnOnce(ControlClient<Channel>) -> F + Send + 'static,
+) -> Result<(), Status>
+where
+    F: Future<Output = Result<(), Status>>,
+{
+    let (answer, answered) = mpsc::channel();
+    let socket = PathBuf::from(socket);
+    let _worker = Worker::spawn("control-call", move || async move {
+        let outcome = match channel::connect(&socket).await {
+            Ok(channel) => ask(ControlClient::new(channel)).await,
+            Err(error) => {
+                let text = format!("connect {}: {error}", socket.display());
+                Err(Status::unavailable(text))
+            }
+        };
+        answer.send(outcome).unwrap();
+    });
+    answered.recv().unwrap()
+}

@@ -1,28 +1,32 @@
 """A cluster of one node inside the container: etcd, containerd, an API server and a kubelet."""
 
 import collections
-import ctypes
-import http.client
+import contextlib
 import json
 import re
-import socket
-import ssl
 import subprocess
-import threading
 import time
 
+import credentials
+from api_client import ApiClient, PORT
 from container import eventually
 from host import KUBELET
 from kubelet_unit import KubeletUnit
 
 NODE = "node-1"
+NODE_PATH = f"/api/v1/nodes/{NODE}"
 CSI_NODE = f"/apis/storage.k8s.io/v1/csinodes/{NODE}"
+AGENT = "node-storage-driver-registrar/"
+KUBELET_USER = f"system:node:{NODE}"
+TOKEN = "kubelet-c1d9f03a"
+NODE_IDS = "csi.volume.kubernetes.io/nodeid"
+API_SERVER = "kube-apiserver"
 # The kubelet wants an address that is not loopback's; this one is for documentation (RFC 5737).
 ADDRESS = "192.0.2.1"
-PORT = 6443
 PROGRAMS = "/opt/kubernetes"
 HOME = "/srv/cluster"
 CONTAINERD = "/run/containerd/containerd.sock"
+KUBECONFIG = f"{HOME}/kubeconfig"
 AUDIT = f"{HOME}/audit.log"
 LOG = "/var/log/kubelet.log"
 
@@ -36,13 +40,14 @@ COMMANDS = {
         "--unsafe-no-fsync",
     ],
     "containerd": [f"--config={HOME}/containerd.toml"],
-    "kube-apiserver": [
+    API_SERVER: [
         "--etcd-servers=http://127.0.0.1:2379",
         "--bind-address=127.0.0.1",
         f"--secure-port={PORT}",
         f"--advertise-address={ADDRESS}",
         "--service-cluster-ip-range=198.51.100.0/24",
         f"--cert-dir={HOME}/certificates",
+        f"--client-ca-file={HOME}/client-ca.pem",
         f"--token-auth-file={HOME}/tokens.csv",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
@@ -55,7 +60,7 @@ COMMANDS = {
     ],
     "kubelet": [
         f"--root-dir={KUBELET}",
-        f"--kubeconfig={HOME}/kubeconfig",
+        f"--kubeconfig={KUBECONFIG}",
         f"--hostname-override={NODE}",
         f"--node-ip={ADDRESS}",
         "--address=127.0.0.1",
@@ -99,7 +104,6 @@ KillMode=process
 """
 
 FILES = {
-    "tokens.csv": f'admin,admin,1,"system:masters"\nkubelet,system:node:{NODE},2,"system:nodes"\n',
     "containerd.toml": f"""\
 version = 2
 root = "{HOME}/containerd"
@@ -107,8 +111,8 @@ state = "/run/containerd"
 [grpc]
 address = "{CONTAINERD}"
 """,
-    # Every write to the two objects that a registration shows in.
-    "audit.yaml": """\
+    # Every write to the two objects that a registration shows in, and every question of verify.
+    "audit.yaml": f"""\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -120,16 +124,24 @@ rules:
     resources: [csinodes]
   - group: ""
     resources: [nodes, nodes/status]
+- level: Metadata
+  verbs: [get, list, watch, create]
+  users: ["{KUBELET_USER}"]
+  resources:
+  - group: storage.k8s.io
+    resources: [csinodes, csidrivers]
+  - group: authentication.k8s.io
+    resources: [selfsubjectreviews]
+  - group: ""
+    resources: [nodes]
 - level: None
 """,
-    "kubeconfig": f"""\
-apiVersion: v1
-kind: Config
-clusters: [{{name: here, cluster: {{server: "https://127.0.0.1:{PORT}", insecure-skip-tls-verify: true}}}}]
-users: [{{name: kubelet, user: {{token: kubelet}}}}]
-contexts: [{{name: here, context: {{cluster: here, user: kubelet}}}}]
-current-context: here
-""",
+}
+
+# As kubeadm and the kubelet's own rotation write it, or with a token.
+USERS = {
+    "certificate": f"client-certificate: {credentials.CURRENT}, client-key: {credentials.CURRENT}",
+    "token": f"token: {TOKEN}",
 }
 
 
@@ -138,12 +150,23 @@ class Cluster(KubeletUnit):
 
     name = "1.20.2"
 
+    def __init__(self, container):
+        super().__init__(container)
+        client = ApiClient(container)
+        self.get = client.get
+        self.request = client.request
+
     def set_up(self):
         """Starts all four, and returns when the kubelet looks at plugins_registry."""
         container = self._container
         container.run("mkdir", "-p", HOME)
         for name, text in FILES.items():
             container.write(f"{HOME}/{name}", text)
+        self._authority = credentials.Authority()
+        container.write(f"{HOME}/client-ca.pem", self._authority.certificate)
+        self.rotate_certificate("kubelet-client-1.pem")
+        self.write_kubeconfig("certificate")
+        self.write_tokens()
         key = subprocess.run(
             ["openssl", "genrsa", "2048"], check=True, capture_output=True, text=True
         ).stdout
@@ -168,11 +191,55 @@ class Cluster(KubeletUnit):
         eventually("CSINode is there", lambda: self.get(CSI_NODE))
 
     def start_api_server(self):
-        self._systemctl("start", "kube-apiserver")
+        self._systemctl("start", API_SERVER)
         eventually("the API server is ready", self._is_ready)
 
+    def _is_ready(self):
+        try:
+            return self.get("/api/v1/namespaces/default") is not None
+        except (OSError, AssertionError):
+            return False
+
     def stop_api_server(self):
-        self._systemctl("stop", "kube-apiserver")
+        self._systemctl("stop", API_SERVER)
+
+    def kill_api_server(self):
+        """As by kill -9."""
+        self._signal("KILL", API_SERVER)
+        eventually("the API server has ended", lambda: not self._is_active(API_SERVER))
+
+    @contextlib.contextmanager
+    def held_api_server(self):
+        """It takes connections, as the kernel does that for it, and answers nothing."""
+        self._signal("STOP", API_SERVER)
+        try:
+            yield
+        finally:
+            self._signal("CONT", API_SERVER)
+
+    # Who the kubelet is to the API server.
+
+    def write_kubeconfig(self, identity, authority=f"{HOME}/certificates/apiserver.crt"):
+        """The kubelet's, with one of its identities. A kubelet that runs has read it."""
+        text = f"""\
+apiVersion: v1
+kind: Config
+clusters: [{{name: here, cluster: {{server: "https://127.0.0.1:{PORT}", certificate-authority: {authority}}}}}]
+users: [{{name: kubelet, user: {{{USERS[identity]}}}}}]
+contexts: [{{name: here, context: {{cluster: here, user: kubelet}}}}]
+current-context: here
+"""
+        self._container.write(KUBECONFIG, text, mode=0o600)
+
+    def rotate_certificate(self, name, authority=None):
+        """The kubelet gets another certificate: of the authority that the API server knows, or of another one."""
+        certificate = (authority or self._authority).client(KUBELET_USER, "system:nodes")
+        credentials.rotate(self._container, certificate, name)
+
+    def write_tokens(self, kubelet=TOKEN):
+        """The API server reads them when it starts."""
+        text = f'admin,admin,1,"system:masters"\n{kubelet},{KUBELET_USER},2,"system:nodes"\n'
+        self._container.write(f"{HOME}/tokens.csv", text)
 
     def is_watching_since(self, mark):
         return "Plugin Watcher Start" in self._since(LOG, mark)
@@ -194,17 +261,46 @@ class Cluster(KubeletUnit):
 
     def node_ids(self):
         """The annotation that says how each driver calls this node."""
-        annotations = self._node()["metadata"].get("annotations", {})
-        return json.loads(annotations.get("csi.volume.kubernetes.io/nodeid", "{}"))
+        annotations = self.node()["metadata"].get("annotations", {})
+        return json.loads(annotations.get(NODE_IDS, "{}"))
 
     def labels(self):
-        return self._node()["metadata"]["labels"]
+        return self.node()["metadata"]["labels"]
 
     def remove_label(self, key):
-        self.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {key: None}}})
+        self.set_label(key, None)
 
-    def _node(self):
-        return self.get(f"/api/v1/nodes/{NODE}")
+    def node(self):
+        return self.get(NODE_PATH)
+
+    # What somebody does to it behind the kubelet's back.
+
+    def set_label(self, key, value):
+        self.request("PATCH", NODE_PATH, {"metadata": {"labels": {key: value}}})
+
+    def annotate_node_ids(self, ids):
+        """The annotation that says how each driver calls this node; None takes it off."""
+        text = None if ids is None else json.dumps(ids)
+        self.request("PATCH", NODE_PATH, {"metadata": {"annotations": {NODE_IDS: text}}})
+
+    def set_machine(self, **ids):
+        """What the Node says of its machine; a kubelet that runs corrects it."""
+        self.request("PATCH", f"{NODE_PATH}/status", {"status": {"nodeInfo": ids}})
+
+    def unlist(self, name):
+        """Takes a driver out of CSINode, and returns what CSINode had of it."""
+        found = self.get(CSI_NODE)
+        drivers = found["spec"]["drivers"]
+        listed = next(driver for driver in drivers if driver["name"] == name)
+        drivers.remove(listed)
+        self.request("PUT", CSI_NODE, found)
+        return listed
+
+    def list_driver(self, listed):
+        """Puts a driver into CSINode. The API server refuses a change of one that is listed."""
+        found = self.get(CSI_NODE)
+        found["spec"]["drivers"] = (found["spec"].get("drivers") or []) + [listed]
+        self.request("PUT", CSI_NODE, found)
 
     # What the kubelet did.
 
@@ -254,26 +350,38 @@ class Cluster(KubeletUnit):
         """The kubelet's writes in their order: to Node, or to CSINode and what that did there."""
         found = []
         known = 0
-        whole = self._since(AUDIT, dict.fromkeys(mark, 0)).encode()
-        at = 0
-        for line in whole.splitlines(keepends=True):
-            at += len(line)
-            event = json.loads(line)
-            what = event["objectRef"]
-            if event["user"]["username"] != f"system:node:{NODE}" or event["responseStatus"]["code"] >= 300:
+        for event, is_since in self._audited(mark):
+            if event["level"] != "Request" or event["responseStatus"]["code"] >= 300:
                 continue
-            if what["resource"] == "csinodes":
-                # The kubelet's every write has the whole object.
-                before, known = known, len(event["requestObject"]["spec"].get("drivers") or [])
-                written = "driver removed" if known < before else "driver written"
-            elif "metadata" in event["requestObject"]:
-                written = "node"
-            else:
-                # A heartbeat, which has nothing but the status.
+            written = event.get("requestObject", {})
+            is_csi_node = event["objectRef"]["resource"] == "csinodes"
+            if is_csi_node:
+                # Every write has the whole object, also those that are not the kubelet's; a deletion has none.
+                before, known = known, len(written.get("spec", {}).get("drivers") or [])
+            if not is_since or event["user"]["username"] != KUBELET_USER:
                 continue
-            if at > mark[AUDIT]:
-                found.append(written)
+            if is_csi_node:
+                found.append("driver removed" if known < before else "driver written")
+            elif "metadata" in written:
+                found.append("node")
+            # Or else it is a heartbeat, which has nothing but the status.
         return found
+
+    def asked_since(self, mark):
+        """The questions of verify, each with the code of its answer."""
+        return [
+            f"{event['verb']} {event['objectRef']['resource']}: {event['responseStatus']['code']}"
+            for event, is_since in self._audited(mark)
+            # The kubelet has the same identity.
+            if is_since and event["level"] == "Metadata" and event["userAgent"].startswith(AGENT)
+        ]
+
+    def _audited(self, mark):
+        """Every line of the audit log, each with whether it came after the mark."""
+        at = 0
+        for line in self._since(AUDIT, dict.fromkeys(mark, 0)).encode().splitlines(keepends=True):
+            at += len(line)
+            yield json.loads(line), at > mark[AUDIT]
 
     def _since(self, path, mark):
         inside = self._container.path(path)
@@ -283,62 +391,3 @@ class Cluster(KubeletUnit):
             file.seek(mark[path])
             # The last line may be half written.
             return file.read().rpartition(b"\n")[0].decode()
-
-    # The API.
-
-    def get(self, path):
-        """The object, or nothing where there is none."""
-        return self.request("GET", path)
-
-    def request(self, method, path, body=None):
-        """A body that is a text is a manifest in YAML."""
-        kinds = {"PATCH": "application/merge-patch+json"}
-        kind = "application/yaml" if isinstance(body, str) else kinds.get(method, "application/json")
-        headers = {"Authorization": "Bearer admin", "Content-Type": kind}
-        if kind != "application/yaml" and body is not None:
-            body = json.dumps(body)
-        connection = http.client.HTTPSConnection("127.0.0.1", PORT)
-        connection.sock = _TLS.wrap_socket(self._connect())
-        try:
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        finally:
-            connection.close()
-        if answer.status == 404 and method == "GET":
-            return None
-        assert answer.status < 300, f"{method} {path}: {answer.status} {text}"
-        return json.loads(text)
-
-    def _is_ready(self):
-        try:
-            return self.get("/api/v1/namespaces/default") is not None
-        except (OSError, AssertionError):
-            return False
-
-    def _connect(self):
-        """A connection made in the container's network, which only one thread of ours enters."""
-        result = []
-
-        def connect():
-            try:
-                with open(f"/proc/{self._container.leader}/ns/net") as namespace:
-                    if _LIBC.setns(namespace.fileno(), 0) != 0:
-                        raise OSError(ctypes.get_errno(), "setns")
-                result.append(socket.create_connection(("127.0.0.1", PORT), timeout=20))
-            except OSError as error:
-                result.append(error)
-
-        thread = threading.Thread(target=connect)
-        thread.start()
-        thread.join()
-        if isinstance(result[0], OSError):
-            raise result[0]
-        return result[0]
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-# The API server makes its certificate itself, and nobody else is on this loopback.
-_TLS = ssl.create_default_context()
-_TLS.check_hostname = False
-_TLS.verify_mode = ssl.CERT_NONE

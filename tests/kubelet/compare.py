@@ -59,7 +59,8 @@ def together(paths):
 def differences(real, bed):
     """What was tried on both, each with how they differ."""
     for kind, part in (("rows", "cost"), ("cases", "outcome")):
-        for words in sorted(real[kind].keys() | bed[kind].keys()):
+        shared = {words for words, item in real[kind].items() if not item.get("is_real_only")}
+        for words in sorted(shared | bed[kind].keys()):
             both = [results[kind].get(words, {}).get(part, "not tried") for results in (real, bed)]
             fault = None if both[0] == both[1] else f"the real one: {both[0]}; the test kubelet: {both[1]}"
             yield words, fault

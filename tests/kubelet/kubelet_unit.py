@@ -35,11 +35,11 @@ class KubeletUnit:
         """What its log says of links that it looked at too early."""
         return [line for line in self.lines_since(mark) if "-reg.sock failed: " in line and "stat file " in line]
 
-    def _is_active(self):
-        return "=active" in self._systemctl("show", "--property=ActiveState", "kubelet").stdout
+    def _is_active(self, unit="kubelet"):
+        return "=active" in self._systemctl("show", "--property=ActiveState", unit).stdout
 
-    def _signal(self, name):
-        self._systemctl("kill", f"--signal={name}", "kubelet")
+    def _signal(self, name, unit="kubelet"):
+        self._systemctl("kill", f"--signal={name}", unit)
 
     def _systemctl(self, *arguments):
         return self._container.run("systemctl", *arguments)

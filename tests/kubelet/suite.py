@@ -36,6 +36,9 @@ def main():
     nspawn = []
     if options.kubernetes:
         import volumes  # noqa: F401
+        import findings  # noqa: F401
+        import repairs  # noqa: F401
+        import unasked  # noqa: F401
         nspawn = [f"--bind-ro={options.kubernetes}:{PROGRAMS}"]
     with Container("bookworm", nspawn) as container:
         container.boot()

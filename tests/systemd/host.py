@@ -5,6 +5,8 @@ import json
 from container import eventually
 
 UNIT = "node-storage-driver-registrar.service"
+VERIFY = "node-storage-driver-registrar-verify.service"
+TIMER = "node-storage-driver-registrar-verify.timer"
 PROGRAM = "/usr/bin/node-storage-driver-registrar"
 CONFIG = "/etc/node-storage-driver-registrar"
 RUNTIME = "/run/node-storage-driver-registrar"
@@ -12,6 +14,9 @@ PLUGINS = "/vdata/storage/plugins"
 REGISTRY = "/vdata/storage/plugins_registry"
 KUBELET = "/var/lib/kubelet"
 DRIVER = "local.csi.paas.cucloud"
+AGED = f"""[Service]
+ExecStartPre=+/bin/sed -i 's/"since": *"20[0-9][0-9]/"since":"2020/g' {RUNTIME}/state.json
+"""
 
 
 class Host:
@@ -47,9 +52,9 @@ class Host:
             tables_only = "[discovery]\nenabled = false\n" if name == "50-test.toml" else ""
             self.write(f"{CONFIG}/config.d/{name}", text + tables_only)
 
-    def drop_in(self, text, name="50-test.conf"):
-        """A drop-in of the unit; None takes it away."""
-        inside = f"/etc/systemd/system/{UNIT}.d/{name}"
+    def drop_in(self, text, name="50-test.conf", unit=UNIT):
+        """A drop-in of a unit; None takes it away."""
+        inside = f"/etc/systemd/system/{unit}.d/{name}"
         if text is None:
             self.path(inside).unlink(missing_ok=True)
         else:
@@ -68,6 +73,14 @@ class Host:
     def wait_phase(self, phase, driver=DRIVER):
         eventually(f"{driver} is {phase}", lambda: self.phase(driver) == phase)
 
+    def age_registrations(self):
+        """Makes every registration years older: verify does not repair one of the last minute."""
+        self.drop_in(AGED)
+        self.systemctl("restart", UNIT)
+        self.drop_in(None)
+        for driver in self.status()["drivers"]:
+            assert driver["phase"] != "registered" or driver["since"].startswith("2020-"), driver
+
     # What is on disk.
 
     def link(self, driver=DRIVER, directory=f"{KUBELET}/plugins_registry"):
@@ -76,9 +89,9 @@ class Host:
     def socket(self, driver=DRIVER, directory=REGISTRY):
         return self.path(f"{directory}/{driver}-reg.sock")
 
-    def journal(self, *arguments):
+    def journal(self, *arguments, unit=UNIT):
         self.run("journalctl", "--sync", check=False)
-        return self.run("journalctl", "-q", "-o", "cat", "-u", UNIT, *arguments).stdout
+        return self.run("journalctl", "-q", "-o", "cat", "-u", unit, *arguments).stdout
 
     def entries(self, *matches):
         """Journal entries with all their fields."""

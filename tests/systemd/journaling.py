@@ -119,7 +119,7 @@ def the_config_refused_message_has_its_id(node):
 @check
 def the_catalog_is_installed_and_explains_every_id(node):
     ids = message_ids(node)
-    assert len(ids) == 7, ids
+    assert len(ids) == 8, ids
     known = node.run("journalctl", "--list-catalog", *ids.values()).stdout
     for subject, message_id in ids.items():
         assert f"{message_id} node-storage-driver-registrar: {subject}" in known, known

@@ -4,7 +4,7 @@ import time
 
 from check import check
 from container import eventually
-from host import CONFIG, DRIVER, PROGRAM, RUNTIME, UNIT
+from host import CONFIG, DRIVER, PROGRAM, RUNTIME, TIMER, UNIT, VERIFY
 
 
 @check
@@ -24,7 +24,11 @@ def the_package_has_what_it_should(node):
     name = "node-storage-driver-registrar"
     files = [
         f"/usr/bin/{name}",
+        f"/usr/lib/{name}/verify",
         f"/usr/lib/systemd/system/{name}.service",
+        f"/usr/lib/systemd/system/{name}-verify.service",
+        f"/usr/lib/systemd/system/{name}-verify.timer",
+        f"/usr/lib/systemd/system-preset/90-{name}.preset",
         f"/usr/lib/systemd/catalog/{name}.catalog",
         f"/usr/share/man/man8/{name}.8.gz",
         f"/usr/share/man/man5/{name}.toml.5.gz",
@@ -50,8 +54,8 @@ def the_package_has_what_it_should(node):
 
 
 @check
-def the_unit_has_no_line_that_systemd_does_not_understand(node):
-    said = node.run("systemd-analyze", "verify", "--man=no", UNIT, check=False)
+def the_units_have_no_line_that_systemd_does_not_understand(node):
+    said = node.run("systemd-analyze", "verify", "--man=no", UNIT, VERIFY, TIMER, check=False)
     ours = [line for line in said.stderr.splitlines() if "storage-driver" in line]
     assert not ours, ours
 

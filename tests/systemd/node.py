@@ -29,13 +29,13 @@ class Node(Host):
         self.events = self.kubelet.events
         self.registered = self.kubelet.registered
         self.tell_kubelet = self.kubelet.tell
-        self._programs = programs
+        self.programs = programs
         self._packages = {"deb": deb, "next_deb": next_deb, "rpm": rpm, "next_rpm": next_rpm}
 
     def set_up(self):
         """Kubelet and drivers, ready to be started."""
-        self.kubelet.set_up(self._programs)
-        shutil.copy2(self._programs / "fake-driver", self.path("/opt/bed"))
+        self.kubelet.set_up(self.programs)
+        shutil.copy2(self.programs / "fake-driver", self.path("/opt/bed"))
         for name, package in self._packages.items():
             inside = f"/opt/packages/{name}/{package.name}"
             self.path(inside).parent.mkdir(parents=True)

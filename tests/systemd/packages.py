@@ -5,7 +5,8 @@ import os
 from check import check
 from container import eventually
 from gate import ALL_READY, BAD, BAD_ON_DISK, begin, end, says
-from host import CONFIG, DRIVER, RUNTIME, UNIT
+from host import CONFIG, DRIVER, RUNTIME, TIMER, UNIT
+from verifying import timer_state
 
 NAME = "node-storage-driver-registrar"
 KEEP = "60-keep.toml"
@@ -15,7 +16,7 @@ EDIT = "\n# an operator was here\n"
 def leftovers(node):
     """Everything that has our name, but for what a test or the journal made."""
     found = node.run("find", "/etc", "/usr", "/var", "/run", "/vdata", "-name", f"*{NAME}*").stdout
-    mine = (f"/etc/systemd/system/{UNIT}.d",)
+    mine = (f"/etc/systemd/system/{UNIT}.d", f"/etc/systemd/system/{TIMER}.d")
     return [path for path in found.splitlines() if not path.startswith(mine)]
 
 
@@ -122,6 +123,42 @@ def an_upgrade_leaves_a_disabled_unit_disabled_and_stopped(node):
     assert state == {"ActiveState": "inactive", "UnitFileState": "disabled"}, state
 
 
+def keeps_the_timer_as_it_was(node, *upgrades):
+    """Disabled, enabled, and enabled but stopped: an upgrade changes none of them."""
+    node.settle()
+    assert timer_state(node) == ("disabled", "inactive"), timer_state(node)
+    for commands, expected in (
+        ([], ("disabled", "inactive")),
+        ([("enable", "--now", TIMER)], ("enabled", "active")),
+        ([("stop", TIMER)], ("enabled", "inactive")),
+    ):
+        for command in commands:
+            node.systemctl(*command)
+        for upgrade in upgrades:
+            upgrade()
+            assert timer_state(node) == expected, (expected, timer_state(node))
+            assert node.show("NeedDaemonReload", unit=TIMER)["NeedDaemonReload"] == "no"
+    # For the removal, which has to stop and disable it.
+    node.systemctl("start", TIMER)
+
+
+@check
+def an_upgrade_leaves_the_timer_of_verify_as_it_was(node):
+    keeps_the_timer_as_it_was(
+        node,
+        lambda: node.run("dpkg", "-i", node.deb, timeout=120),
+        lambda: node.run("dpkg", "-i", node.next_deb, timeout=120),
+    )
+
+
+@check
+def removal_stops_and_disables_the_timer_of_verify(node):
+    node.run("dpkg", "-r", NAME, timeout=120)
+    assert "enabled" not in timer_state(node) and "active" not in timer_state(node), timer_state(node)
+    node.run("dpkg", "-i", node.next_deb, timeout=120)
+    assert timer_state(node) == ("disabled", "inactive"), timer_state(node)
+
+
 def is_withdrawn(node):
     left = [str(path) for path in (node.link(), node.socket()) if path.is_symlink() or path.exists()]
     assert not left, f"still there: {left}"
@@ -205,6 +242,7 @@ def the_rpm_installs_as_an_rpm_distribution_expects(node):
     rpm(node, "-i", node.rpm)
     state = node.show("ActiveState", "UnitFileState")
     assert state == {"ActiveState": "inactive", "UnitFileState": "disabled"}, state
+    assert timer_state(node) == ("disabled", "inactive"), timer_state(node)
     files = (f"/etc/sysconfig/{NAME}", f"/usr/share/licenses/{NAME}/LICENSE",
              f"/usr/share/zsh/site-functions/_{NAME}")
     missing = [file for file in files if not node.path(file).exists()]
@@ -240,6 +278,32 @@ def an_upgrade_of_the_rpm_leaves_a_stopped_unit_stopped(node):
     rpm(node, "-U", node.next_rpm)
     state = node.show("ActiveState", "UnitFileState")
     assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state
+
+
+@check
+def an_upgrade_of_the_rpm_leaves_the_timer_of_verify_as_it_was(node):
+    node.systemctl("start", UNIT)
+    keeps_the_timer_as_it_was(
+        node,
+        lambda: rpm(node, "-U", "--oldpackage", "--replacepkgs", node.rpm),
+        lambda: rpm(node, "-U", node.next_rpm),
+    )
+
+
+@check
+def erasing_the_rpm_stops_and_disables_the_timer_of_verify(node):
+    rpm(node, "-e", NAME)
+    found = node.show("ActiveState", "LoadState", unit=TIMER)
+    assert found == {"ActiveState": "inactive", "LoadState": "not-found"}, found
+    preset = node.path("/etc/systemd/system-preset/00-test.preset")
+    disable_all = preset.read_text()
+    # Also where the presets enable all that no preset names, as Debian's do; and the operator's preset counts.
+    for text, expected in (("", "disabled"), (f"enable {TIMER}\n", "enabled"), (disable_all, "disabled")):
+        preset.write_text(text)
+        rpm(node, "-i", node.next_rpm)
+        assert timer_state(node) == (expected, "inactive"), (text, timer_state(node))
+        rpm(node, "-e", NAME)
+    rpm(node, "-i", node.next_rpm)
 
 
 @check

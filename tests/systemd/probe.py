@@ -12,12 +12,16 @@ import errno
 import json
 import mmap
 import os
+import resource
 import socket
 import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 MARKER = "nsdr-probe"
+# Listeners of tests/systemd/listeners.py, and the driver of host.py.
+TCP_PORT = 7799
+DRIVER_SOCKET = "/vdata/storage/plugins/local.csi.paas.cucloud/csi.sock"
 PROBES = {}
 
 
@@ -78,6 +82,10 @@ def syscall(number, *arguments):
 PROBES["ProtectSystem"] = all_refused(
     *(written(f"{top}/{MARKER}-written") for top in ("/usr", "/etc", "/boot"))
 )
+PROBES["ProtectSystem strict"] = all_refused(
+    *(written(f"{top}/{MARKER}-written") for top in ("/usr", "/etc", "/boot", "/var/lib", "/opt", "/srv"))
+)
+PROBES["ReadOnlyPaths"] = written(f"/run/{MARKER}-written")
 PROBES["ProtectHome"] = all_refused(hidden(f"/root/{MARKER}"), hidden(f"/home/{MARKER}"))
 PROBES["InaccessiblePaths"] = all_refused(hidden(f"/tmp/{MARKER}"), hidden(f"/var/tmp/{MARKER}"))
 PROBES["PrivateDevices"] = hidden(f"/dev/{MARKER}")
@@ -142,16 +150,20 @@ def reach_an_abstract_socket():
         client.connect(f"\0{MARKER}")
 
 
-@probe("RestrictAddressFamilies")
-def make_sockets_of_other_families():
-    for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET):
-        try:
-            socket.socket(family, socket.SOCK_RAW if family == socket.AF_PACKET else socket.SOCK_DGRAM)
-        except OSError as error:
-            last = error
-        else:
-            return
-    raise last
+def made(family):
+    kind = socket.SOCK_RAW if family == socket.AF_PACKET else socket.SOCK_DGRAM
+    return lambda: socket.socket(family, kind).close()
+
+
+NO_NETWORK = (socket.AF_NETLINK, socket.AF_PACKET)
+PROBES["RestrictAddressFamilies"] = all_refused(*map(made, (socket.AF_INET, socket.AF_INET6, *NO_NETWORK)))
+PROBES["RestrictAddressFamilies AF_UNIX AF_INET AF_INET6"] = all_refused(*map(made, NO_NETWORK))
+
+
+@probe("LimitCORE")
+def a_core_can_be_dumped():
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] == 0:
+        raise Refused("a core of no bytes")
 
 
 @probe("IPAddressDeny")
@@ -252,6 +264,7 @@ PROBES |= {
     "SystemCallFilter @resources": syscall(141, 999, 0, 0),  # setpriority: EINVAL
     "SystemCallFilter @setuid": syscall(105, -1),  # setuid: EINVAL
     "SystemCallFilter @swap": syscall(168, None),  # swapoff
+    "SystemCallFilter listen": syscall(50, -1, 0),  # EBADF
     "SystemCallFilter mq_open": syscall(240, None, 0, 0, None),  # EFAULT
     "SystemCallFilter msgget": syscall(68, 0x6E736472, 0),  # ENOENT
     "SystemCallFilter process_vm_readv": syscall(310, 0, None, 0, None, 0, 1),  # EINVAL
@@ -306,6 +319,58 @@ def watch_a_process_of_root():
 def read_the_boot_id():
     with open("/proc/sys/kernel/random/boot_id") as file:
         file.read()
+
+
+# What verify needs.
+
+
+@probe("needs files of root")
+def read_files_that_only_root_may_read():
+    for path in ("/etc/kubernetes", "/var/lib/kubelet/pki"):
+        with open(f"{path}/{MARKER}") as file:
+            file.read()
+
+
+@probe("needs kubelet")
+def read_what_the_kubelet_is():
+    for process in filter(str.isdecimal, os.listdir("/proc")):
+        with open(f"/proc/{process}/cmdline") as file:
+            if "/test-kubelet" not in file.read().split("\0")[0]:
+                continue
+        for about in ("status", "mountinfo", "cgroup", "stat"):
+            with open(f"/proc/{process}/{about}") as file:
+                file.read()
+        return
+    raise Refused("there is no kubelet")
+
+
+@probe("needs sockets")
+def connect_to_the_daemon_and_a_driver():
+    for path in ("/run/node-storage-driver-registrar/control.sock", DRIVER_SOCKET):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+
+
+@probe("needs runtime directory")
+def replace_a_file_of_the_runtime_directory():
+    path = f"/run/node-storage-driver-registrar/{MARKER}"
+    os.close(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT, 0o600))
+    os.rename(f"{path}.new", path)
+    os.unlink(path)
+
+
+@probe("needs tcp")
+def connect_to_a_server():
+    socket.create_connection(("127.0.0.1", TCP_PORT), timeout=5).close()
+
+
+@probe("needs names")
+def resolve_names_from_hosts_and_from_dns():
+    # glibc asks over AF_NETLINK which families this node has, and goes on without an answer.
+    for name in ("hosts.nsdr.test", "dns.nsdr.test"):
+        found = socket.getaddrinfo(name, TCP_PORT, type=socket.SOCK_STREAM)
+        if ("127.0.0.1", TCP_PORT) not in [address for *_, address in found]:
+            raise Refused(f"{name} is {found}")
 
 
 def outcome(name):

@@ -17,6 +17,7 @@ SUBJECTS = (
     "journaling",
     "directories",
     "sandbox",
+    "verifying",
     "serving",
     "gate",
     "drivers",

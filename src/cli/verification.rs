@@ -13,6 +13,7 @@ use super::configuration::load;
 use super::exit::{Exit, print_error};
 use super::render::{Screen, keyed, report, wrap};
 use crate::cluster::look::Look;
+use crate::cluster::node_name::{NameSource, NamedNode};
 use crate::cluster::report::{DriverReport, Report};
 use crate::cluster::verification::{Verification, VerificationError};
 use crate::config::NodeName;
@@ -52,12 +53,15 @@ async fn verify(args: &Args, options: &VerifyOptions) -> Result<(), Exit> {
     let cluster = settings.cluster.clone();
     let kubeconfig = options.kubeconfig.as_deref().map(absolute).transpose()?;
     let node = options.node.as_deref().map(node_name).transpose()?;
+    let in_settings = cluster.node_name.map(|name| NamedNode {
+        name,
+        source: NameSource::Settings,
+    });
     let verification = Verification {
         settings,
         runtime: locate(args.runtime_dir.as_deref()),
         kubeconfig: kubeconfig.or(cluster.kubeconfig),
-        node_is_named: node.is_some(),
-        node: OnceCell::new_with(node.or(cluster.node_name)),
+        node: OnceCell::new_with(node.or(in_settings)),
         timeout: options.timeout,
         main_pids: main_pids_of_kubelets,
         told: OnceCell::new(),
@@ -97,9 +101,11 @@ fn absolute(path: &Path) -> Result<PathBuf, Exit> {
     std::path::absolute(path).map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))
 }
 
-fn node_name(text: &str) -> Result<NodeName, Exit> {
+fn node_name(text: &str) -> Result<NamedNode, Exit> {
     let unfit = || Exit::Usage(format!("--node: \"{text}\" is not the name of a Node"));
-    NodeName::parse(text).ok_or_else(unfit)
+    let name = NodeName::parse(text).ok_or_else(unfit)?;
+    let source = NameSource::CommandLine;
+    Ok(NamedNode { name, source })
 }
 
 fn text(look: &Look, screen: &Screen) -> String {

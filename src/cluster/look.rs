@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::CSIDriver;
-use tokio::time::timeout;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::api_server::{ApiServer, Freshness};
 use super::comparison::{
     Objects, Registered, compare, registered, unregistered, waits_for_attachment,
 };
 use super::kubeconfig;
+use super::machine::{Machine, ThisMachine};
 use super::memory::Memory;
-use super::node_name;
+use super::node_name::{self, NameSource, NamedNode};
 use super::repair::{Decision, decide};
 use super::report::{DriverReport, Report};
 use super::unasked::Unasked;
@@ -25,7 +26,6 @@ use crate::disk::reach::Reach;
 use crate::grpc::proto::control::{ClusterFinding, ClusterReport, Status};
 use crate::kubelet::root::Host;
 use crate::kubelet::root::api_access::ApiAccess;
-use crate::os::boot;
 
 const NODES: &str = "/api/v1/nodes";
 const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
@@ -47,6 +47,12 @@ pub(crate) struct Look {
     pub(crate) kubeconfig: PathBuf,
     /// The drivers that are not registered, with their phases.
     pub(crate) others: Vec<(String, String)>,
+    /// When the API server was asked.
+    asked: Instant,
+    /// The machine of the Node.
+    machine: Machine,
+    /// The name of the Node is right: a Node that does not exist is missing, and not mistaken.
+    pub(super) is_name_certain: bool,
 }
 
 /// What a report tells, and nothing follows from.
@@ -71,30 +77,45 @@ impl Verification {
     pub(super) async fn look(&self, freshness: Freshness) -> Result<Look, VerificationError> {
         let status = self.daemon().await?.status().await?;
         let drivers = registered(&status).ok_or(VerificationError::OldDaemon)?;
-        let (path, access) = self.access(&status)?;
-        let server = ApiServer::connect(&path, self.timeout).await?;
+        let asked = Instant::now();
+        let deadline = asked + self.timeout;
+        let (path, access) = self.access_apart(&status, deadline).await?;
+        let server = ApiServer::connect(&path, self.timeout, deadline).await?;
         let named = || name_of_node(&server, &access);
-        let node_name = self.node.get_or_try_init(named).await?;
+        let node = self.node.get_or_try_init(named).await?;
+        let node_name = &node.name;
         let mut objects = Objects {
             node: server.get(NODES, node_name.as_str(), freshness).await?,
             csi_node: server.get(CSI_NODES, node_name.as_str(), freshness).await?,
             ..Objects::default()
         };
-        if let Some(node) = &objects.node
-            && is_of_another_machine(node, boot::id(), machine_id().as_deref())
-        {
+        let machine = objects
+            .node
+            .as_ref()
+            .map(|node| ThisMachine::read().of(node));
+        let machine = machine.unwrap_or_default();
+        if machine == Machine::Other {
             return Err(Unasked::OtherMachine {
                 node: node_name.as_str().to_owned(),
                 kubeconfig: path,
             }
             .into());
         }
-        let asked = || self.ask_what_is_told(&server, &drivers);
-        let told = self.told.get_or_init(asked).await;
+        let ask = || self.ask_what_is_told(&server, &drivers);
+        let told = self.told.get_or_init(ask).await;
         objects.csi_drivers.clone_from(&told.csi_drivers);
         objects.without_attacher.clone_from(&told.without_attacher);
         let report = compare(node_name.as_str(), server.url(), &drivers, &objects);
+        let is_kubelets_own = access.kubeconfig.as_ref() == Some(&path);
         Ok(Look {
+            asked,
+            machine,
+            is_name_certain: match node.source {
+                NameSource::CommandLine => false,
+                NameSource::User => true,
+                // Under the Node authorizer a kubelet may not ask for a Node of another name.
+                NameSource::Settings | NameSource::Host => is_kubelets_own,
+            },
             drivers,
             report,
             kubeconfig: path,
@@ -102,18 +123,20 @@ impl Verification {
         })
     }
 
-    /// The kubeconfig, and what the kubelet's command line says.
-    fn access(&self, status: &Status) -> Result<(PathBuf, ApiAccess), Unasked> {
-        let host = Host::new(Path::new("/proc"), self.main_pids);
+    /// Finds the kubeconfig in another thread: a file system that hangs must not hold up the command.
+    async fn access_apart(
+        &self,
+        status: &Status,
+        deadline: Instant,
+    ) -> Result<(PathBuf, ApiAccess), Unasked> {
+        let (named, main_pids) = (self.kubeconfig.clone(), self.main_pids);
         let called = status.kubelet.as_ref().and_then(|kubelet| kubelet.pid);
-        let named = self.kubeconfig.as_deref();
-        let access = match ApiAccess::find(&host, called) {
-            // Two kubelets are no matter for an operator who says which.
-            Err(_) if named.is_some() => ApiAccess::default(),
-            found => found?,
-        };
-        let path = kubeconfig::locate(named, &access, &host)?;
-        Ok((path, access))
+        let search = spawn_blocking(move || access(named.as_deref(), main_pids, called));
+        match timeout_at(deadline, search).await {
+            // A thread ends without a result only when the process does.
+            Ok(found) => found.unwrap_or(Err(Unasked::NoKubeconfig)),
+            Err(_) => Err(Unasked::SearchHangs(self.timeout)),
+        }
     }
 
     async fn ask_what_is_told(&self, server: &ApiServer, drivers: &[Registered]) -> Told {
@@ -170,7 +193,13 @@ impl Verification {
 
 impl Look {
     pub(super) fn decisions(&self, memory: &Memory) -> Vec<(&Registered, Decision)> {
-        decide(&self.drivers, &self.report, &memory.repairs, now())
+        decide(
+            &self.drivers,
+            &self.report,
+            self.machine,
+            &memory.repairs,
+            now(),
+        )
     }
 
     /// This look misses the same registration of the driver.
@@ -218,38 +247,36 @@ impl Look {
         // A report without drivers tells that the cluster was asked.
         while !findings.is_empty() || reports.is_empty() {
             let rest = findings.split_off(findings.len().min(FINDINGS));
-            reports.push(ClusterReport { drivers: findings });
+            reports.push(ClusterReport {
+                drivers: findings,
+                age_ms: u64::try_from(self.asked.elapsed().as_millis()).unwrap_or(u64::MAX),
+            });
             findings = rest;
         }
         reports
     }
 }
 
-/// The kubelet of the Node runs on another machine: a kubeconfig of another cluster, or a wrong name, must not make us
-/// take drivers off this node. The boot id alone does not tell: a node that is a container has one of its own, which
-/// a unit does not see in its sandbox before systemd 257.
-fn is_of_another_machine(node: &Node, boot_id: Option<&str>, machine_id: Option<&str>) -> bool {
-    let info = node
-        .status
-        .as_ref()
-        .and_then(|status| status.node_info.as_ref());
-    let Some(info) = info.filter(|info| !info.boot_id.is_empty()) else {
-        return false;
-    };
-    boot_id.is_some_and(|ours| info.boot_id != ours)
-        && machine_id.is_none_or(|ours| info.machine_id != ours)
-}
-
-/// As the kubelet reads it; none where the machine has none.
-fn machine_id() -> Option<String> {
-    let id = std::fs::read_to_string("/etc/machine-id").ok()?;
-    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
-}
-
-async fn name_of_node(server: &ApiServer, access: &ApiAccess) -> Result<NodeName, Unasked> {
+async fn name_of_node(server: &ApiServer, access: &ApiAccess) -> Result<NamedNode, Unasked> {
     let user = server.user().await?;
     let of_user = user.as_deref().and_then(node_name::of_user);
     of_user.map_or_else(|| node_name::of_host(access.node_name.as_deref()), Ok)
+}
+
+/// The kubeconfig, and what the kubelet's command line says. May block.
+fn access(
+    named: Option<&Path>,
+    main_pids: fn() -> Vec<u32>,
+    called: Option<u32>,
+) -> Result<(PathBuf, ApiAccess), Unasked> {
+    let host = Host::new(Path::new("/proc"), main_pids);
+    let access = match ApiAccess::find(&host, called) {
+        // Two kubelets are no matter for an operator who says which.
+        Err(_) if named.is_some() => ApiAccess::default(),
+        found => found?,
+    };
+    let path = kubeconfig::locate(named, &access, &host)?;
+    Ok((path, access))
 }
 
 #[cfg(test)]
@@ -280,6 +307,9 @@ mod tests {
                 drivers,
                 kubeconfig: PathBuf::new(),
                 others: Vec::new(),
+                asked: Instant::now(),
+                machine: Machine::This,
+                is_name_certain: true,
             }
         };
         let reports = look(1000).findings();
@@ -294,27 +324,5 @@ mod tests {
             panic!("a look without drivers is no report");
         };
         assert!(empty.drivers.is_empty());
-    }
-
-    #[test]
-    fn a_node_with_another_boot_id_and_machine_id_is_of_another_machine() {
-        let with = |boot_id: &str, machine_id: &str| {
-            let mut node = Node::default();
-            let status = node.status.get_or_insert_default();
-            let info = status.node_info.get_or_insert_default();
-            info.boot_id = boot_id.to_owned();
-            info.machine_id = machine_id.to_owned();
-            node
-        };
-        let is_other = |node: &Node| is_of_another_machine(node, Some("a"), Some("m"));
-        assert!(is_other(&with("b", "n")));
-        assert!(is_other(&with("b", "")));
-        assert!(is_of_another_machine(&with("b", "m"), Some("a"), None));
-        assert!(!is_other(&with("a", "n")));
-        assert!(!is_other(&with("b", "m")));
-        // Not known on one of both sides.
-        assert!(!is_other(&with("", "n")));
-        assert!(!is_of_another_machine(&with("b", "n"), None, Some("m")));
-        assert!(!is_other(&Node::default()));
     }
 }

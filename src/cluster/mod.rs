@@ -14,9 +14,11 @@ mod kubeconfig;
 #[cfg(feature = "cluster")]
 pub(crate) mod look;
 #[cfg(feature = "cluster")]
+mod machine;
+#[cfg(feature = "cluster")]
 mod memory;
 #[cfg(feature = "cluster")]
-mod node_name;
+pub(crate) mod node_name;
 #[cfg(feature = "cluster")]
 mod repair;
 #[cfg(feature = "cluster")]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::comparison::Registered;
+use super::machine::Machine;
 use super::report::{Difference, DriverReport, Report};
 
 /// A driver that was registered later than this may not be in the API server's cache yet.
@@ -59,6 +60,10 @@ pub(crate) enum WhyNot {
         "the Node object does not exist, and the kubelet could not write to it; restart the kubelet"
     )]
     NodeMissing,
+    #[error(
+        "the Node object does not say on which machine it is; the kubelet writes that within a minute"
+    )]
+    UnknownMachine,
     #[error("the kubelet would refuse it: {0}; remove the label, then reannounce")]
     Collision(String),
     #[error("the driver does not answer, and an announcement would take it off the node")]
@@ -165,6 +170,7 @@ impl Attempt {
 pub(crate) fn decide<'a>(
     drivers: &'a [Registered],
     report: &Report,
+    machine: Machine,
     repairs: &Repairs,
     now: Now,
 ) -> Vec<(&'a Registered, Decision)> {
@@ -172,7 +178,7 @@ pub(crate) fn decide<'a>(
     let pairs = drivers.iter().zip(&report.drivers);
     let lost = pairs.filter(|(_, found)| !found.is_in_cluster());
     lost.map(|(driver, found)| {
-        let why_not = why_not(driver, found, report, repairs, now);
+        let why_not = why_not(driver, found, report, machine, repairs, now);
         (driver, why_not.map_or(Decision::Announce, Decision::Leave))
     })
     .collect()
@@ -182,6 +188,7 @@ fn why_not(
     driver: &Registered,
     found: &DriverReport,
     report: &Report,
+    machine: Machine,
     repairs: &Repairs,
     now: Now,
 ) -> Option<WhyNot> {
@@ -196,6 +203,8 @@ fn why_not(
     let wait = repairs.wait(&driver.name, now);
     if !report.node_found {
         Some(WhyNot::NodeMissing)
+    } else if machine != Machine::This {
+        Some(WhyNot::UnknownMachine)
     } else if let Some(collision) = collision {
         Some(WhyNot::Collision(collision.words(&report.node)))
     } else if !driver.answering {

@@ -13,11 +13,12 @@ use super::api_server::Freshness;
 use super::comparison::Registered;
 use super::look::{Look, Told};
 use super::memory::Memory;
+use super::node_name::NamedNode;
 use super::repair::{Decision, Now};
 use super::unasked::Unasked;
 use crate::api::command::ManualAction;
 use crate::api::control::{Client, ClientError};
-use crate::config::{NodeName, Settings};
+use crate::config::Settings;
 use crate::disk::runtime_dir::control_socket;
 use crate::os::boot;
 
@@ -36,7 +37,7 @@ pub(crate) struct Verification {
     /// From the command line, or else from the settings.
     pub(crate) kubeconfig: Option<PathBuf>,
     /// From the command line or the settings, or else found out once in a run.
-    pub(crate) node: OnceCell<NodeName>,
+    pub(crate) node: OnceCell<NamedNode>,
     pub(crate) timeout: Duration,
     /// Asks systemd for the main processes of kubelets' units.
     pub(crate) main_pids: fn() -> Vec<u32>,
@@ -44,8 +45,6 @@ pub(crate) struct Verification {
     pub(crate) told: OnceCell<Told>,
     /// The daemon is told what was found.
     pub(crate) reports: bool,
-    /// The operator named the node for this run: a Node that does not exist may be a mistake.
-    pub(crate) node_is_named: bool,
     /// Takes each remark about the run when it is made: a run that fails later has made it all the same.
     pub(crate) say: fn(&str),
 }
@@ -153,7 +152,10 @@ impl Verification {
         }
         let asked = async {
             let mut daemon = self.daemon().await?;
-            daemon.by_hand(ManualAction::Repair, &driver.id).await
+            let repair = ManualAction::Repair {
+                registrations: driver.registrations,
+            };
+            daemon.by_hand(repair, &driver.id).await
         };
         let error = match asked.await {
             Ok(()) => return Ok(()),
@@ -216,8 +218,15 @@ impl Verification {
 
     /// Tells the daemon what was found. A daemon that does not take it is no reason to fail.
     async fn tell(&self, look: &Look) {
-        let may_be_mistaken = self.node_is_named && !look.report.node_found;
-        if !self.reports || may_be_mistaken {
+        if !self.reports {
+            return;
+        }
+        // Readiness goes by a report, so a mistake must not become one.
+        if !look.report.node_found && !look.is_name_certain {
+            (self.say)(&format!(
+                "the daemon is not told: the Node object {} does not exist, and the name may be wrong",
+                look.report.node
+            ));
             return;
         }
         let told = async {
@@ -236,7 +245,6 @@ impl Verification {
 pub(super) fn now() -> Now {
     Now {
         time: Timestamp::now(),
-        // Where it is not known, every announcement seems to be of this second, and is not repeated.
-        uptime: boot::uptime().unwrap_or(0),
+        uptime: boot::uptime(),
     }
 }

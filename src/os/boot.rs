@@ -4,6 +4,9 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+#[cfg(feature = "cluster")]
+use rustix::time::{ClockId, clock_gettime};
+
 /// The year 2000. An earlier time comes from a clock that was not set yet, or from a file system without
 /// times.
 const CLOCKS_ARE_SET: Duration = Duration::from_secs(946_684_800);
@@ -31,9 +34,9 @@ pub(crate) fn time() -> Option<SystemTime> {
 
 /// The whole seconds since the boot, with those in which the machine was suspended; no clock can set them back.
 #[cfg(feature = "cluster")]
-pub(crate) fn uptime() -> Option<u64> {
-    let uptime = fs::read_to_string("/proc/uptime").ok()?;
-    uptime.split('.').next()?.parse().ok()
+pub(crate) fn uptime() -> u64 {
+    let uptime = clock_gettime(ClockId::Boottime);
+    u64::try_from(uptime.tv_sec).unwrap_or(0)
 }
 
 /// A file with an earlier time is older than this boot, even if the clock was set since. None where no

@@ -76,7 +76,8 @@ class ApiServer:
                 "kind": "Node",
                 "metadata": {"name": NODE, "uid": UID, "labels": written["labels"], "annotations": annotations},
                 "spec": {},
-                "status": {},
+                "status": {"nodeInfo": {"bootID": self._read("/proc/sys/kernel/random/boot_id"),
+                                        "machineID": self._read("/etc/machine-id")}},
             },
             "csi_drivers": {
                 name: {
@@ -89,6 +90,9 @@ class ApiServer:
             },
         }
         self._node.write(STATE, json.dumps(state))
+
+    def _read(self, path):
+        return self._node.run("cat", path).stdout.strip()
 
     def requests(self):
         return [json.loads(line) for line in self._node.path(REQUESTS).read_text().splitlines()]

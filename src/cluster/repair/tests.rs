@@ -45,7 +45,7 @@ fn decision(driver: Driver, objects: &Objects, repairs: &Repairs, now: Now) -> V
     };
     let drivers = registered(&status).unwrap();
     let report = compare("node-1", "https://here", &drivers, objects);
-    let decided = decide(&drivers, &report, repairs, now);
+    let decided = decide(&drivers, &report, Machine::This, repairs, now);
     decided.into_iter().map(|(_, decision)| decision).collect()
 }
 
@@ -67,6 +67,15 @@ fn a_lost_driver_is_announced_unless_a_rule_forbids_it() {
         back.time = START.parse::<Timestamp>().unwrap() - Duration::from_secs(by);
         assert_eq!(decision(driver(), &lost(), &none, back), expected);
     }
+    // A Node that no kubelet has written to may be of another machine.
+    let status = Status {
+        drivers: vec![driver()],
+        ..Status::default()
+    };
+    let drivers = registered(&status).unwrap();
+    let report = compare("node-1", "https://here", &drivers, &lost());
+    let unknown = decide(&drivers, &report, Machine::Unknown, &none, after(60));
+    assert_eq!(unknown[0].1, Decision::Leave(WhyNot::UnknownMachine));
     let no_node = Objects::default();
     assert_eq!(
         decision(driver(), &no_node, &none, after(60)),

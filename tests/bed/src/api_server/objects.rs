@@ -1,6 +1,7 @@
 //! The objects of one node as the API server has them, and the faults beside them.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -177,11 +178,17 @@ pub fn node(
             "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
         },
         "spec": {},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"bootID": boot_id()}},
     });
     node["metadata"]["labels"]["kubernetes.io/hostname"] = name.into();
     write_node(&mut node, node_ids, labels);
     node
+}
+
+/// A kubelet reports the boot that it runs in.
+fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    id.trim().to_owned()
 }
 
 /// A CSIDriver.

@@ -126,13 +126,36 @@ fn a_node_of_another_machine_is_not_compared() {
     is_not_asked(&stage, "another machine", "runs on another machine", || {
         stage.verify(&["--repair"])
     });
-    let ours = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    // Hosts from one image may share their machine id.
+    if let Ok(id) = std::fs::read_to_string("/etc/machine-id") {
+        stage.change(|state| {
+            let node = state.node.as_mut().unwrap();
+            node["status"]["nodeInfo"]["machineID"] = id.trim().into();
+        });
+        is_not_asked(&stage, "another machine", "runs on another machine", || {
+            stage.verify(&["--repair"])
+        });
+    }
     stage.restore();
-    stage.change(|state| {
-        let node = state.node.as_mut().unwrap();
-        node["status"]["nodeInfo"] = json!({"bootID": ours.trim()});
-    });
     stage.verify(&[]).ends_with(0);
+}
+
+/// Another object of the same name, or one that no kubelet has written to yet.
+#[test]
+fn a_node_that_does_not_say_on_which_machine_it_is_gets_no_repair() {
+    let stage = Stage::settled();
+    stage.change(|state| {
+        state.csi_node = None;
+        let node = state.node.as_mut().unwrap();
+        node["status"]["nodeInfo"] = json!({});
+    });
+    let before = stage.announcements();
+    let verdict = stage.verify(&["--repair"]);
+    verdict
+        .ends_with(1)
+        .says("does not say on which machine it is");
+    assert_eq!(stage.announcements(), before);
+    assert_eq!(stage.driver().in_cluster, Some(false));
 }
 
 #[test]

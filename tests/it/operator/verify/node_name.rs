@@ -96,6 +96,39 @@ fn an_administrators_kubeconfig_needs_the_name() {
     stage.verify(&["--node", NODE]).ends_with(0);
     // Without it the name of this host is taken, which the test cluster does not have.
     let verdict = stage.verify(&[]);
-    verdict.ends_with(1);
+    verdict.ends_with(1).says("the daemon is not told");
     assert_eq!(verdict.report["node_found"], false);
+    assert_eq!(stage.driver().in_cluster, Some(true));
+}
+
+#[test]
+fn a_mistyped_name_in_the_configuration_is_not_told_to_the_daemon() {
+    let _alone = alone();
+    let node = Node::new();
+    let mut stage = Stage::on(node, "[cluster]\nnode_name = \"node-2\"\n", NODE);
+    let directory = stage.scene.node.root().join("admin");
+    let kubeconfig = stage.server.kubeconfig().user("kubernetes-admin");
+    stage.kubeconfig = kubeconfig.write(&directory);
+    stage
+        .verify(&[])
+        .ends_with(1)
+        .says("the daemon is not told");
+    assert_eq!(stage.driver().in_cluster, None);
+}
+
+/// Without the API server's word for the name, the kubelet's own kubeconfig makes it certain.
+#[test]
+fn a_missing_node_of_the_running_kubelet_is_told_to_the_daemon() {
+    let _alone = alone();
+    let stage = Stage::set();
+    stage.change(|state| {
+        state.minor = 25;
+        (state.node, state.csi_node) = (None, None);
+    });
+    let kubeconfig = format!("--kubeconfig={}", stage.kubeconfig.display());
+    let flags = [kubeconfig, format!("--hostname-override={NODE}")];
+    let _running = Impostor::with_flags(&flags);
+    let mut command = stage.scene.registrar.command("verify");
+    run(command.arg("--json")).ends_with(1);
+    assert_eq!(stage.driver().in_cluster, Some(false));
 }

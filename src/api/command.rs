@@ -31,7 +31,10 @@ pub(crate) enum ClientCommand {
 pub(crate) enum ManualAction {
     Reannounce,
     /// Announces a driver that the cluster has lost.
-    Repair,
+    Repair {
+        /// The registration that the cluster has lost.
+        registrations: u64,
+    },
     Withdraw {
         /// Although volumes are in use.
         force: bool,

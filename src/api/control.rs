@@ -183,8 +183,9 @@ impl Control for Session {
     }
 
     async fn reannounce(&self, request: Request<DriverRequest>) -> Reply<Done> {
+        let DriverRequest { registrations, .. } = *request.get_ref();
         let action = match request.get_ref().lost_in_cluster {
-            true => ManualAction::Repair,
+            true => ManualAction::Repair { registrations },
             false => ManualAction::Reannounce,
         };
         self.by_hand(action, request).await

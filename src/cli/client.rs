@@ -40,7 +40,7 @@ pub(super) async fn reload(args: &Args) -> Result<(), Exit> {
 pub(super) async fn act(args: &Args, action: ManualAction, driver: &str) -> Result<(), Exit> {
     connect(args).await?.by_hand(action, driver).await?;
     let done = match action {
-        ManualAction::Reannounce | ManualAction::Repair => "announced again",
+        ManualAction::Reannounce | ManualAction::Repair { .. } => "announced again",
         ManualAction::Withdraw { .. } => "withdrawn until you publish it",
         ManualAction::Publish => "published",
     };

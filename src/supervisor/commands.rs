@@ -26,7 +26,7 @@ impl Supervisor {
                 }
                 ManualAction::Withdraw { .. } => Err(no_driver(&driver)),
                 ManualAction::Reannounce => self.reannounce(&driver),
-                ManualAction::Repair => self.repair(&driver),
+                ManualAction::Repair { registrations } => self.repair(&driver, registrations),
                 ManualAction::Publish => self.act(&driver, Event::Publish, "published by hand"),
             },
             ClientCommand::TakeUp { driver, record } => self.take_up(&driver, &record),
@@ -57,10 +57,10 @@ impl Supervisor {
 
     /// Announces a driver that the cluster has lost, in this turn or not at all: no operator looks at what comes of
     /// it, and the driver may give another answer later.
-    fn repair(&mut self, driver: &str) -> CommandResult {
+    fn repair(&mut self, driver: &str, registrations: u64) -> CommandResult {
         let (_, runner) = self.find(driver).ok_or_else(|| no_driver(driver))?;
         may_announce(runner)?;
-        may_repair(runner)?;
+        may_repair(runner, registrations)?;
         if self.calling(runner) == Calling::This {
             let id = &runner.id;
             return Err(format!("{id} is not announced while a kubelet calls"));
@@ -148,11 +148,16 @@ fn may_announce(runner: &Runner) -> CommandResult {
 
 /// The cluster can have lost only a driver that it had. An answer that the kubelet would refuse, or that is not
 /// known yet, would turn the loss into one for good.
-fn may_repair(runner: &Runner) -> CommandResult {
+fn may_repair(runner: &Runner, registrations: u64) -> CommandResult {
     let (id, phase, reason) = (&runner.id, runner.driver.phase(), runner.driver.reason());
     if phase != Phase::Registered {
         return Err(format!(
             "{id} is not registered, and cannot be repaired: {phase}: {reason}"
+        ));
+    }
+    if !runner.is_registration(registrations) {
+        return Err(format!(
+            "{id} was registered again since the cluster was asked"
         ));
     }
     if let Some(collision) = runner.driver.collision() {

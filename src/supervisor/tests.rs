@@ -329,6 +329,7 @@ fn report(supervisor: &mut Supervisor, registrations: u64, in_cluster: bool) {
     let (reply, mut done) = oneshot::channel();
     let report = ClusterReport {
         drivers: vec![finding],
+        age_ms: 0,
     };
     supervisor.carry_out(ClientCommand::ReportCluster(report), reply);
     supervisor.finish_turn();

@@ -104,11 +104,15 @@ impl Client {
         let request = DriverRequest {
             driver: driver.to_owned(),
             force: matches!(hand, ManualAction::Withdraw { force: true }),
-            lost_in_cluster: hand == ManualAction::Repair,
+            lost_in_cluster: matches!(hand, ManualAction::Repair { .. }),
+            registrations: match hand {
+                ManualAction::Repair { registrations } => registrations,
+                _ => 0,
+            },
         };
         let control = &mut self.control;
         let done = match hand {
-            ManualAction::Reannounce | ManualAction::Repair => {
+            ManualAction::Reannounce | ManualAction::Repair { .. } => {
                 answer(&self.path, control.reannounce(request)).await
             }
             ManualAction::Withdraw { .. } => {

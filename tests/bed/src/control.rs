@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use tonic::Status;
 use tonic::transport::Channel;
@@ -15,18 +16,30 @@ use crate::worker::Worker;
 
 /// Tells the daemon what was found in the cluster.
 pub fn report_cluster(socket: &Path, drivers: Vec<ClusterFinding>) -> Result<(), Status> {
+    report_cluster_late(socket, drivers, Duration::ZERO)
+}
+
+/// The same, so long after the cluster was asked.
+pub fn report_cluster_late(
+    socket: &Path,
+    drivers: Vec<ClusterFinding>,
+    age: Duration,
+) -> Result<(), Status> {
+    let age_ms = age.as_millis().try_into().unwrap();
     call(socket, async move |mut control| {
-        control.report_cluster(ClusterReport { drivers }).await?;
+        let report = ClusterReport { drivers, age_ms };
+        control.report_cluster(report).await?;
         Ok(())
     })
 }
 
-/// Asks the daemon to announce a driver that the cluster has lost.
-pub fn repair(socket: &Path, driver: &str) -> Result<(), Status> {
+/// Asks the daemon to announce a driver of which the cluster has lost this registration.
+pub fn repair(socket: &Path, driver: &str, registrations: u64) -> Result<(), Status> {
     let request = DriverRequest {
         driver: driver.to_owned(),
         force: false,
         lost_in_cluster: true,
+        registrations,
     };
     call(socket, async move |mut control| {
         control.reannounce(request).await?;

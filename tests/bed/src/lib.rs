@@ -70,7 +70,7 @@ mod worker;
 pub use api_server::ApiServer;
 pub use callers::{Callers, Turn};
 pub use container::Container;
-pub use control::{ClusterFinding, repair, report_cluster};
+pub use control::{ClusterFinding, repair, report_cluster, report_cluster_late};
 pub use dead_socket::{dead_socket, try_dead_socket};
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};

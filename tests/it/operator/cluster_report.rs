@@ -1,12 +1,13 @@
 //! The reports of the program verify: what the daemon shows of them, and for how long.
 
 use std::fs;
+use std::time::Duration;
 
 use bed::driver::Call;
 use bed::scene::{A_WHILE, KEEP, NAME, OTHER, SOON, reason};
 use bed::{
     Behaviour, ClusterFinding, DriverStatus, Process, Release, Scene, Status, eventually, repair,
-    report_cluster, stays, stderr, stdout,
+    report_cluster, report_cluster_late, stays, stderr, stdout,
 };
 use tonic::Code;
 
@@ -370,7 +371,7 @@ fn a_repair_announces_as_reannounce_does_and_does_not_say_by_hand() {
     let (scene, _driver, kubelet) = setup().registered();
     let mark = kubelet.mark();
     report(&scene, &[finding(NAME, 1, false, LOST)]);
-    repair(&scene.control(), NAME).unwrap();
+    repair(&scene.control(), NAME, 1).unwrap();
     let repaired = scene
         .registrar
         .wait_driver("registered again", NAME, SOON, |driver| {
@@ -388,7 +389,7 @@ fn a_repair_announces_as_reannounce_does_and_does_not_say_by_hand() {
 #[track_caller]
 fn refused<K, D>(scene: &Scene<K, D>, words: &str) {
     let announcements = driver(scene).announcements;
-    let refusal = repair(&scene.control(), NAME).unwrap_err();
+    let refusal = repair(&scene.control(), NAME, 1).unwrap_err();
     assert_eq!(refusal.code(), Code::FailedPrecondition);
     assert!(refusal.message().contains(words), "{refusal}");
     assert_eq!(driver(scene).announcements, announcements);
@@ -412,11 +413,45 @@ fn a_driver_that_is_not_registered_is_not_repaired() {
     behaving.kill();
     scene.reason(NAME, "registered", "not responding");
     refused(&scene, "does not answer");
-    let unknown = repair(&scene.control(), "nobody").unwrap_err();
+    let unknown = repair(&scene.control(), "nobody", 1).unwrap_err();
     assert!(
         unknown.message().contains("there is no driver"),
         "{unknown}"
     );
+}
+
+/// The kubelet has started again since verify looked, and the cluster has what it wrote.
+#[test]
+fn a_driver_that_was_registered_again_is_not_repaired() {
+    let (scene, _driver, kubelet) = setup().registered();
+    repair(&scene.control(), NAME, 1).unwrap();
+    scene
+        .registrar
+        .wait_driver("registered again", NAME, SOON, |driver| {
+            driver.registrations == 2 && driver.phase == "registered"
+        });
+    let mark = kubelet.mark();
+    refused(&scene, "was registered again since the cluster was asked");
+    assert_eq!(kubelet.counts_since(mark).api_writes(), 0);
+}
+
+#[test]
+fn a_report_that_comes_late_shows_its_age_and_replaces_no_newer_one() {
+    let (scene, _driver, _kubelet) = setup().registered();
+    let minute = Duration::from_secs(60);
+    let late = |in_cluster, age| {
+        let findings = vec![finding(NAME, 1, in_cluster, "")];
+        report_cluster_late(&scene.control(), findings, age).unwrap();
+    };
+    late(false, 2 * minute);
+    let word = reason(&driver(&scene)).to_owned();
+    assert!(word.contains("(checked 2m ago)"), "{word}");
+    late(true, minute);
+    assert_eq!(driver(&scene).in_cluster, Some(true));
+    late(false, 2 * minute);
+    assert_eq!(driver(&scene).in_cluster, Some(true));
+    late(false, Duration::ZERO);
+    assert_eq!(driver(&scene).in_cluster, Some(false));
 }
 
 /// The kubelet would refuse the driver, which is registered now, and the driver would be lost for good.
@@ -448,7 +483,7 @@ fn a_driver_that_has_not_answered_since_the_restart_is_not_repaired() {
     behaving.restart(Behaviour::named(NAME).hanging_on(Call::NodeGetInfo));
     scene.registrar.start();
     scene.phase(NAME, "registered");
-    let refusal = repair(&scene.control(), NAME).unwrap_err();
+    let refusal = repair(&scene.control(), NAME, 1).unwrap_err();
     assert_eq!(refusal.code(), Code::FailedPrecondition, "{refusal}");
     assert_eq!(driver(&scene).announcements, 1);
 }

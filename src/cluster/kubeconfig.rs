@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
 use kube::Config;
 use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use nix::unistd::geteuid;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::unasked::Unasked;
 use crate::disk::boot_file::is_own;
@@ -43,7 +44,7 @@ pub(crate) fn locate(
 
 /// Reads the file, and the files that it names. May block.
 pub(crate) async fn read(path: &Path) -> Result<Config, Unasked> {
-    let text = text(path, may_be_used)?;
+    let text = own_text(path)?;
     // The words of a parser may have a part of the file in them.
     let bad = |why: &str| Unasked::Bad {
         path: path.to_owned(),
@@ -62,15 +63,19 @@ pub(crate) async fn read(path: &Path) -> Result<Config, Unasked> {
     let mut users = users.filter(|named| Some(&named.name) == context.user.as_ref());
     let user = users.next().and_then(|named| named.auth_info.as_mut());
     let user = user.ok_or_else(|| bad("it has no user for its current-context"))?;
+    drop_empty(cluster, user);
     if let Some(what) = unsupported_cluster(cluster).or_else(|| unsupported_user(user)) {
         return Err(Unasked::Unsupported {
             path: path.to_owned(),
             what: what.to_owned(),
         });
     }
-    let directory = directory::of(path);
-    read_files_of_cluster(cluster, directory)?;
-    read_files_of_user(user, directory)?;
+    read_files_of_cluster(cluster, path)?;
+    read_files_of_user(user, path)?;
+    unwrap_data(cluster, user);
+    if user.token.as_ref().is_some_and(|token| !fits_header(token)) {
+        return Err(bad("its token has a character that no token can have"));
+    }
     // The API server is asked directly, whatever proxy the environment of a shell names: kube looks there only if the
     // kubeconfig names none.
     cluster.proxy_url = Some(UNUSED_PROXY.to_owned());
@@ -82,12 +87,39 @@ pub(crate) async fn read(path: &Path) -> Result<Config, Unasked> {
     Ok(config)
 }
 
+/// As for client-go, an empty value is no value.
+fn drop_empty(cluster: &mut Cluster, user: &mut AuthInfo) {
+    for text in [
+        &mut cluster.certificate_authority,
+        &mut cluster.certificate_authority_data,
+        &mut cluster.proxy_url,
+        &mut user.username,
+        &mut user.token_file,
+        &mut user.client_certificate,
+        &mut user.client_certificate_data,
+        &mut user.client_key,
+        &mut user.impersonate,
+        &mut user.impersonate_uid,
+    ] {
+        text.take_if(|text| text.is_empty());
+    }
+    for secret in [
+        &mut user.password,
+        &mut user.token,
+        &mut user.client_key_data,
+    ] {
+        secret.take_if(|secret| secret.expose_secret().is_empty());
+    }
+    user.impersonate_groups.take_if(|groups| groups.is_empty());
+    user.impersonate_user_extra
+        .take_if(|extra| extra.is_empty());
+}
+
 fn unsupported_cluster(cluster: &Cluster) -> Option<&'static str> {
     let server = cluster.server.as_deref().unwrap_or("");
-    let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if cluster.insecure_skip_tls_verify == Some(true) {
         Some("insecure-skip-tls-verify")
-    } else if is_set(&cluster.proxy_url) {
+    } else if cluster.proxy_url.is_some() {
         Some("proxy-url")
     } else if !server.starts_with("https://") {
         Some("a server without https")
@@ -124,49 +156,115 @@ fn unsupported_user(user: &AuthInfo) -> Option<&'static str> {
 }
 
 /// As client-go does: data wins over a file.
-fn read_files_of_cluster(cluster: &mut Cluster, directory: &Path) -> Result<(), Unasked> {
+fn read_files_of_cluster(cluster: &mut Cluster, kubeconfig: &Path) -> Result<(), Unasked> {
     let file = cluster.certificate_authority.take();
     if let (None, Some(file)) = (&cluster.certificate_authority_data, file) {
-        let authority = bytes(&directory.join(file))?;
+        let authority = read_named(kubeconfig, "certificate-authority", &file)?;
         cluster.certificate_authority_data = Some(STANDARD.encode(authority));
     }
     Ok(())
 }
 
-/// As client-go does: data wins over a file, and a token over a file with a token. A file with a token is read
-/// last, so that a missing one is an error.
-fn read_files_of_user(user: &mut AuthInfo, directory: &Path) -> Result<(), Unasked> {
+/// As client-go does: data wins over a file. For a token the file wins, as long as it can be read.
+fn read_files_of_user(user: &mut AuthInfo, kubeconfig: &Path) -> Result<(), Unasked> {
     let file = user.client_certificate.take();
-    if let (None, Some(file)) = (&user.client_certificate_data, file) {
-        let certificate = bytes(&directory.join(file))?;
+    let certificate_file = file.filter(|_| user.client_certificate_data.is_none());
+    let file = user.client_key.take();
+    let key_file = file.filter(|_| user.client_key_data.is_none());
+    let read = |key, file: &Option<String>| {
+        let file = file.as_deref();
+        file.map(|file| read_named(kubeconfig, key, file))
+            .transpose()
+    };
+    let certificate = read("client-certificate", &certificate_file)?;
+    // A kubelet has both in one file, and may rotate it now: both come from one reading.
+    let key = match certificate_file == key_file {
+        true => certificate.clone(),
+        false => read("client-key", &key_file)?,
+    };
+    if let Some(certificate) = certificate {
         user.client_certificate_data = Some(STANDARD.encode(certificate));
     }
-    let file = user.client_key.take();
-    if let (None, Some(file)) = (&user.client_key_data, file) {
-        let key = bytes(&directory.join(file))?;
+    if let Some(key) = key {
         user.client_key_data = Some(SecretString::from(STANDARD.encode(key)));
     }
-    let file = user.token_file.take();
-    if let (None, Some(file)) = (&user.token, file) {
-        let token = text(&directory.join(file), |_, _| true)?;
-        user.token = Some(SecretString::from(token.trim().to_owned()));
+    if let Some(file) = user.token_file.take() {
+        match read_token(kubeconfig, &file) {
+            Ok(token) => user.token = Some(token),
+            Err(_) if user.token.is_some() => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, Unasked> {
-    read_file(path, |_, _| true)
+fn read_token(kubeconfig: &Path, file: &str) -> Result<SecretString, Unasked> {
+    let token = read_named(kubeconfig, "tokenFile", file)?;
+    let token = String::from_utf8(token).map_err(|_| Unasked::Bad {
+        path: kubeconfig.to_owned(),
+        why: "the file that its tokenFile names is not UTF-8".to_owned(),
+    })?;
+    Ok(SecretString::from(token))
 }
 
-fn text(path: &Path, may_use: MayUse) -> Result<String, Unasked> {
-    String::from_utf8(read_file(path, may_use)?).map_err(|_| Unasked::Bad {
+/// Data in base64 may have line breaks in it, and a token around it.
+fn unwrap_data(cluster: &mut Cluster, user: &mut AuthInfo) {
+    let joined = |data: &str| data.split_ascii_whitespace().collect::<String>();
+    for data in [
+        &mut cluster.certificate_authority_data,
+        &mut user.client_certificate_data,
+    ] {
+        *data = data.as_deref().map(joined);
+    }
+    let key = user.client_key_data.take();
+    user.client_key_data = key.map(|key| SecretString::from(joined(key.expose_secret())));
+    let token = user.token.take();
+    user.token = token.map(|token| SecretString::from(token.expose_secret().trim()));
+}
+
+/// The client panics over a token that cannot be part of a header.
+fn fits_header(token: &SecretString) -> bool {
+    HeaderValue::try_from(token.expose_secret()).is_ok()
+}
+
+/// Reads the file that a key of the kubeconfig names.
+fn read_named(kubeconfig: &Path, key: &'static str, file: &str) -> Result<Vec<u8>, Unasked> {
+    let path = directory::of(kubeconfig).join(file);
+    let read = read_file(&path).map(|(_, bytes)| bytes);
+    read.map_err(|source| Unasked::UnreadableFile {
+        kubeconfig: kubeconfig.to_owned(),
+        key,
+        path: is_path(file).then_some(path),
+        source,
+    })
+}
+
+/// The value is a path for certain, and not a token or a key that was written in the place of a path.
+fn is_path(value: &str) -> bool {
+    let parent = Path::new(value)
+        .parent()
+        .filter(|parent| parent.is_absolute());
+    parent.is_some_and(|parent| parent != Path::new("/") && parent.is_dir())
+        && !value.contains(char::is_control)
+}
+
+fn own_text(path: &Path) -> Result<String, Unasked> {
+    let (found, bytes) = read_file(path).map_err(|source| Unasked::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    if !may_be_used(path, &found) {
+        return Err(Unasked::Exposed {
+            path: path.to_owned(),
+            owner: found.uid(),
+            mode: found.mode() & 0o7777,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| Unasked::Bad {
         path: path.to_owned(),
         why: "it is not UTF-8".to_owned(),
     })
 }
-
-/// Whether a file may be used, by its path and its owner.
-type MayUse = fn(&Path, &Metadata) -> bool;
 
 /// Only root, or our own user, can have written the file. MicroK8s lets its group write; the members of that group
 /// administer the cluster.
@@ -180,25 +278,13 @@ fn may_be_used(path: &Path, found: &Metadata) -> bool {
 }
 
 /// A file that blocks or does not end is not read.
-fn read_file(path: &Path, may_use: MayUse) -> Result<Vec<u8>, Unasked> {
-    let unreadable = |source| Unasked::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    let file = regular_file::open(path).map_err(unreadable)?;
-    let found = file.metadata().map_err(unreadable)?;
-    if !may_use(path, &found) {
-        return Err(Unasked::Exposed {
-            path: path.to_owned(),
-            owner: found.uid(),
-            mode: found.mode() & 0o7777,
-        });
-    }
+fn read_file(path: &Path) -> io::Result<(Metadata, Vec<u8>)> {
+    let file = regular_file::open(path)?;
+    let found = file.metadata()?;
     let mut bytes = Vec::new();
-    let read = file.take(LONGEST + 1).read_to_end(&mut bytes);
-    match read.map_err(unreadable)? as u64 {
-        ..=LONGEST => Ok(bytes),
-        _ => Err(unreadable(io::ErrorKind::FileTooLarge.into())),
+    match file.take(LONGEST + 1).read_to_end(&mut bytes)? as u64 {
+        ..=LONGEST => Ok((found, bytes)),
+        _ => Err(io::ErrorKind::FileTooLarge.into()),
     }
 }
 

@@ -18,8 +18,30 @@ pub(crate) enum Unasked {
     NoKubeconfig,
     #[error("{0}; set cluster.kubeconfig to the one that this daemon registers with")]
     Dispute(#[from] Dispute),
-    #[error("cannot read {}: {source}{}", .path.display(), remedy(.source))]
+    #[error(
+        "the search for the kubelet and its kubeconfig took longer than {}: a file system hangs; --timeout sets another time",
+        humantime::format_duration(*.0)
+    )]
+    SearchHangs(Duration),
+    #[error(
+        "cannot read {}: {source}{}",
+        .path.display(),
+        remedy(.source, "; correct cluster.kubeconfig or --kubeconfig")
+    )]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error(
+        "cannot read the file{} that {key} names in the kubeconfig {}: {source}{}",
+        .path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default(),
+        .kubeconfig.display(),
+        remedy(.source, "")
+    )]
+    UnreadableFile {
+        kubeconfig: PathBuf,
+        key: &'static str,
+        /// None if the value may be a secret, and not a path.
+        path: Option<PathBuf>,
+        source: io::Error,
+    },
     #[error(
         "the kubeconfig {} is not used: other users may have written it (uid {owner}, mode {mode:04o}); chown it to root and chmod it to 0600",
         .path.display()
@@ -41,7 +63,7 @@ pub(crate) enum Unasked {
     )]
     NoNodeName(String),
     #[error(
-        "Node {node} runs on another machine: its boot id and its machine id are not those of this machine; correct cluster.node_name, --node or the kubeconfig {}",
+        "Node {node} runs on another machine: its boot id is not that of this machine; correct cluster.node_name, --node or the kubeconfig {}, unless this machine has just booted and the kubelet has not reported yet",
         .kubeconfig.display()
     )]
     OtherMachine { node: String, kubeconfig: PathBuf },
@@ -95,10 +117,10 @@ pub(crate) enum Unasked {
     },
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+fn remedy(error: &io::Error, if_missing: &'static str) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; run as root",
-        io::ErrorKind::NotFound => "; correct cluster.kubeconfig or --kubeconfig",
+        io::ErrorKind::NotFound => if_missing,
         _ => "",
     }
 }

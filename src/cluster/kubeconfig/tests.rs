@@ -188,7 +188,98 @@ async fn a_file_that_others_may_write_or_that_is_none_is_not_used() {
     );
     let long = scene.write("long", &" ".repeat(1 << 21));
     assert!(matches!(read(&long).await, Err(Unasked::Unreadable { .. })));
-    let path = scene.kubeconfig(SERVER, "tokenFile: gone");
-    let error = read(&path).await.unwrap_err();
-    assert!(error.to_string().contains("gone"), "{error}");
+    let gone = scene.0.path().join("gone");
+    let user = format!("tokenFile: '{}'", gone.display());
+    let error = read(&scene.kubeconfig(SERVER, &user)).await.unwrap_err();
+    let words = format!("the file {} that tokenFile names", gone.display());
+    assert!(error.to_string().contains(&words), "{error}");
+}
+
+/// A newcomer writes the value where the path of a file with the value belongs.
+#[tokio::test]
+async fn a_value_in_the_place_of_a_path_is_not_quoted() {
+    let pem = "-----BEGIN PRIVATE KEY-----\\nMAA=\\n-----END PRIVATE KEY-----";
+    let scene = Scene::new();
+    for (cluster, user, key) in [
+        ("", format!("tokenFile: {TOKEN}"), "tokenFile"),
+        ("", format!("tokenFile: /{TOKEN}"), "tokenFile"),
+        ("", format!("tokenFile: /{TOKEN}/{TOKEN}"), "tokenFile"),
+        (
+            "",
+            format!("client-certificate-data: MAA=, client-key: {TOKEN}"),
+            "client-key",
+        ),
+        (
+            "",
+            format!("client-certificate-data: MAA=, client-key: \"{pem}{TOKEN}\""),
+            "client-key",
+        ),
+        (
+            "",
+            format!("client-certificate: {}, client-key: k", TOKEN.repeat(500)),
+            "client-certificate",
+        ),
+        (
+            ", certificate-authority: s3cr3t-t0ken",
+            "token: x".to_owned(),
+            "certificate-authority",
+        ),
+    ] {
+        let path = scene.kubeconfig(&format!("{SERVER}{cluster}"), &user);
+        let error = read(&path).await.unwrap_err();
+        let words = format!("cannot read the file that {key} names in the kubeconfig");
+        assert!(error.to_string().contains(&words), "{error}");
+        let all = format!("{error} {error:?}");
+        assert!(!all.contains(TOKEN) && !all.contains("BEGIN"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn takes_what_client_go_takes() {
+    let scene = Scene::new();
+    scene.write("ca.crt", PEM);
+    scene.write("token", &format!("{TOKEN}\n"));
+    let empty = "username: '', password: '', as: '', as-groups: [], client-certificate-data: '', client-key: ''";
+    let cluster = format!(
+        "{SERVER}, certificate-authority: ca.crt, certificate-authority-data: '', proxy-url: ''"
+    );
+    let path = scene.kubeconfig(&cluster, &format!("token: '', tokenFile: token, {empty}"));
+    assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
+    let config = read(&path).await.unwrap();
+    assert!(config.root_cert.is_some());
+
+    // A file is newer than the value beside it, as long as it can be read.
+    let path = scene.kubeconfig(SERVER, "token: old, tokenFile: token");
+    assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
+    let path = scene.kubeconfig(SERVER, &format!("token: {TOKEN}, tokenFile: gone"));
+    assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
+
+    // Line breaks in base64, and around a token.
+    let (first, second) = ("MA", "A=");
+    let user = format!(
+        "client-certificate-data: \"{first}\\n{second}\\n\", client-key-data: \"{first}\\r\\n{second}\""
+    );
+    let config = read(&scene.kubeconfig(SERVER, &user)).await.unwrap();
+    let user = config.auth_info;
+    assert_eq!(user.client_certificate_data.as_deref(), Some("MAA="));
+    assert_eq!(user.client_key_data.unwrap().expose_secret(), "MAA=");
+    let path = scene.kubeconfig(SERVER, &format!("token: \"{TOKEN}\\n\""));
+    assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
+}
+
+/// The client would panic.
+#[tokio::test]
+async fn a_token_that_no_header_can_have_is_refused() {
+    let scene = Scene::new();
+    for bad in ["\\n", "\\0", "\\r\\n", "\\u007f"] {
+        let path = scene.kubeconfig(SERVER, &format!("token: \"{TOKEN}{bad}x\""));
+        let error = read(&path).await.unwrap_err();
+        assert!(error.to_string().contains("its token has"), "{error}");
+        assert!(!error.to_string().contains(TOKEN), "{error}");
+    }
+    scene.write("token", &format!("{TOKEN}\nx\n"));
+    let error = read(&scene.kubeconfig(SERVER, "tokenFile: token"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("its token has"), "{error}");
 }

@@ -11,6 +11,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::{Stage, Verdict, run};
+use crate::discovery::kubelet_root::{Impostor, alone};
 
 /// A directory for another kubeconfig.
 fn directory(stage: &Stage) -> PathBuf {
@@ -234,10 +235,14 @@ fn files_that_a_kubeconfig_names_and_that_cannot_be_read_are_named() {
             let path = directory(&stage).join(name);
             let aside = path.with_extension("aside");
             fs::rename(&path, &aside).unwrap();
-            stage
-                .verify(&[])
-                .ends_with(69)
-                .says(&path.display().to_string());
+            let words = match name {
+                "token" => format!("the file {} that tokenFile names", path.display()),
+                "ca.crt" => "the file that certificate-authority names".to_owned(),
+                _ => "the file that client-certificate names".to_owned(),
+            };
+            let verdict = stage.verify(&[]);
+            verdict.ends_with(69).says(&words);
+            verdict.says(&stage.kubeconfig.display().to_string());
             mkfifo(&path, Mode::S_IRWXU).unwrap();
             stage.verify(&["--timeout", "2s"]).ends_with(69);
             fs::remove_file(&path).unwrap();
@@ -268,5 +273,23 @@ fn a_file_system_that_hangs_ends_the_run_in_time() {
     );
     drop(hang);
     verdict.ends_with(69).says("hanging/kubelet.conf");
+    assert_eq!(stage.driver(), before);
+}
+
+#[test]
+fn a_search_that_hangs_ends_the_run_in_time() {
+    let _alone = alone();
+    let stage = Stage::set();
+    let Some(mount) = HangingMount::over(stage.scene.node.root().join("hanging")) else {
+        return;
+    };
+    let config = stage.scene.node.root().join("hanging/kubelet.yaml");
+    fs::write(&config, "").unwrap();
+    let before = stage.driver();
+    let hang = mount.hang();
+    let running = Impostor::with_flags(&[format!("--config={}", config.display())]);
+    let verdict = stage.verify(&["--timeout", "1s"]);
+    drop((hang, running));
+    verdict.ends_with(69).says("a file system hangs");
     assert_eq!(stage.driver(), before);
 }

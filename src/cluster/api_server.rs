@@ -9,7 +9,9 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -21,7 +23,7 @@ use crate::os::text::printable;
 /// Tells our requests from the kubelet's in an audit log: the identity is the same.
 const OURSELVES: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 /// The longest answer that is read. No object in etcd is larger than 1.5 MB.
-const LONGEST: usize = 4 << 20;
+const LONGEST: usize = 2 << 20;
 /// The pause before the next attempt, where a busy API server does not say how long it wants.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The versions of SelfSubjectReview, the newest first: 1.28, 1.27 and 1.26.
@@ -54,13 +56,59 @@ enum Answer {
     Code(StatusCode, Vec<u8>),
 }
 
+/// What every object has.
+#[derive(Deserialize)]
+struct Named {
+    metadata: NamedMetadata,
+}
+
+#[derive(Deserialize)]
+struct NamedMetadata {
+    name: String,
+}
+
+/// A Status that says what is missing.
+#[derive(Deserialize)]
+struct Failure {
+    kind: String,
+    reason: String,
+    details: FailureDetails,
+}
+
+#[derive(Deserialize)]
+struct FailureDetails {
+    name: String,
+    /// The resource, such as "nodes".
+    kind: String,
+}
+
+/// The part of a SelfSubjectReview that is used.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Review {
+    status: ReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ReviewStatus {
+    user_info: ReviewUser,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReviewUser {
+    username: Option<String>,
+}
+
 impl ApiServer {
-    /// The API server of this kubeconfig; all answers together may take as long as `timeout`.
+    /// The API server of this kubeconfig. All answers together may take until the deadline, which is `timeout` after
+    /// the begin of the look.
     pub(crate) async fn connect(
         kubeconfig: &Path,
         timeout: Duration,
+        deadline: Instant,
     ) -> Result<ApiServer, Unasked> {
-        let deadline = Instant::now() + timeout;
         let config = read_apart(kubeconfig, deadline).await?;
         let uri = &config.cluster_url;
         let url = format!(
@@ -101,7 +149,7 @@ impl ApiServer {
         let body = match self.ask(Method::GET, &uri, &path, None).await? {
             Answer::Body(body) => body,
             Answer::Code(StatusCode::NOT_FOUND, body) => {
-                return match is_not_found(&body, name) {
+                return match is_not_found(&body, collection, name) {
                     true => Ok(None),
                     false => Err(self.garbage(&path, "it is a 404 of another server")),
                 };
@@ -109,13 +157,11 @@ impl ApiServer {
             Answer::Code(code, _) => return Err(self.refused(code, path)),
         };
         let garbage = |why: &str| self.garbage(&path, why);
-        let object: Value = serde_json::from_slice(&body).map_err(|_| garbage("it is not JSON"))?;
-        if object["metadata"]["name"] != name {
+        let known: Named = parse(&body, "it is another object").map_err(garbage)?;
+        if known.metadata.name != name {
             return Err(garbage("it is another object"));
         }
-        // The words of the parser could have a part of the answer in them.
-        let object = serde_json::from_value(object).map_err(|_| garbage("it has another shape"));
-        object.map(Some)
+        parse(&body, "it has another shape").map_err(garbage)
     }
 
     /// The name of the user that the kubeconfig makes us; none if the API server does not tell it.
@@ -128,10 +174,9 @@ impl ApiServer {
             });
             match self.ask(Method::POST, &path, &path, Some(review)).await? {
                 Answer::Body(body) => {
-                    let review: Value = serde_json::from_slice(&body)
-                        .map_err(|_| self.garbage(&path, "it is not JSON"))?;
-                    let user = &review["status"]["userInfo"]["username"];
-                    return Ok(user.as_str().map(str::to_owned));
+                    let review: Review = parse(&body, "it is no SelfSubjectReview")
+                        .map_err(|why| self.garbage(&path, why))?;
+                    return Ok(review.status.user_info.username);
                 }
                 Answer::Code(StatusCode::UNAUTHORIZED, _) => {
                     return Err(self.refused(StatusCode::UNAUTHORIZED, path));
@@ -203,7 +248,7 @@ impl ApiServer {
         let body = Limited::new(body, LONGEST).collect().await;
         let body = body.map_err(|error| {
             let why = match error.is::<LengthLimitError>() {
-                true => "it has more than 4 MiB",
+                true => "it has more than 2 MiB",
                 false => "it breaks off",
             };
             self.garbage(path, why)
@@ -261,6 +306,15 @@ impl ApiServer {
     }
 }
 
+/// The answer as what it should be, or why it is not that: the words of the parser could have a part of the answer in them.
+/// Never into a tree of values, which can take a hundred times the memory of the answer.
+fn parse<T: DeserializeOwned>(body: &[u8], otherwise: &'static str) -> Result<T, &'static str> {
+    serde_json::from_slice(body).map_err(|error| match error.classify() {
+        Category::Data => otherwise,
+        Category::Io | Category::Syntax | Category::Eof => "it is not JSON",
+    })
+}
+
 /// Reads the kubeconfig in another thread: a file system that hangs must not hold up the command.
 async fn read_apart(kubeconfig: &Path, deadline: Instant) -> Result<Config, Unasked> {
     let path = kubeconfig.to_owned();
@@ -299,12 +353,14 @@ fn root_cause(error: &kube::Error) -> String {
 
 /// The API server's own word that it has no object of this name. A proxy before it, or another server, has other pages
 /// for a path that it does not know.
-fn is_not_found(body: &[u8], name: &str) -> bool {
-    let status: Value = serde_json::from_slice(body).unwrap_or_default();
-    let named = status["details"]["name"].as_str();
-    status["kind"] == "Status"
-        && status["reason"] == "NotFound"
-        && named.is_none_or(|named| named == name)
+fn is_not_found(body: &[u8], collection: &str, name: &str) -> bool {
+    let status: Option<Failure> = serde_json::from_slice(body).ok();
+    status.is_some_and(|status| {
+        status.kind == "Status"
+            && status.reason == "NotFound"
+            && status.details.name == name
+            && collection.ends_with(&format!("/{}", status.details.kind))
+    })
 }
 
 /// How long the API server wants to be left alone: in seconds, as the API server writes it.
@@ -324,16 +380,27 @@ mod tests {
     fn only_the_api_servers_own_word_says_that_an_object_does_not_exist() {
         let real = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
             "details": {"name": "node-1", "kind": "nodes"}, "code": 404});
-        assert!(is_not_found(real.to_string().as_bytes(), "node-1"));
-        assert!(!is_not_found(real.to_string().as_bytes(), "node-2"));
+        let nodes = "/api/v1/nodes";
+        assert!(is_not_found(real.to_string().as_bytes(), nodes, "node-1"));
+        assert!(!is_not_found(real.to_string().as_bytes(), nodes, "node-2"));
+        let csi_nodes = "/apis/storage.k8s.io/v1/csinodes";
+        assert!(!is_not_found(
+            real.to_string().as_bytes(),
+            csi_nodes,
+            "node-1"
+        ));
         for other in [
             "default backend - 404",
             "404 page not found\n",
             "<html></html>",
             "{}",
             r#"{"kind": "Status", "reason": "Forbidden"}"#,
+            // Of a gateway that does not know the path.
+            r#"{"kind": "Status", "reason": "NotFound"}"#,
+            r#"{"kind": "Status", "reason": "NotFound", "details": {}}"#,
+            r#"{"kind": "Status", "reason": "NotFound", "details": {"kind": "nodes"}}"#,
         ] {
-            assert!(!is_not_found(other.as_bytes(), "node-1"), "{other}");
+            assert!(!is_not_found(other.as_bytes(), nodes, "node-1"), "{other}");
         }
     }
 

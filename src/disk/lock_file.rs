@@ -2,11 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
+
+use crate::os::peer::is_trusted;
 
 /// Why the lock was not taken.
 pub(crate) enum LockError {
@@ -32,6 +34,12 @@ pub(crate) fn lock(path: &Path) -> Result<Flock<File>, LockError> {
         // A link here would have us truncate the file that it points to.
         .custom_flags(OFlag::O_NOFOLLOW.bits())
         .open(path)?;
+    let found = file.metadata()?;
+    // Another user may have put a file there: one that it holds locked, or a hard link to a file that only root may write.
+    if !found.is_file() || found.nlink() != 1 || !is_trusted(found.uid()) {
+        let why = "it is not a file of root or of the daemon's user";
+        return Err(LockError::Failed(io::Error::other(why)));
+    }
     let mut held =
         Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             Errno::EWOULDBLOCK => LockError::Held,

@@ -169,3 +169,17 @@ fn no_memory_delays_a_repair_for_ever_for_long() {
     let dir = tempfile::tempdir().unwrap();
     Fuzz::new("repairs", WORDS).long(|input| check(dir.path(), input));
 }
+
+/// A link to a file that only root may write, in a directory that others may write to.
+#[test]
+fn a_lock_that_is_another_file_is_not_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("precious");
+    fs::write(&file, "precious").unwrap();
+    fs::hard_link(&file, dir.path().join("repairs.lock")).unwrap();
+    let Err(MemoryError::Failed { path, .. }) = Memory::take(dir.path(), now()) else {
+        panic!("it was taken");
+    };
+    assert_eq!(path, dir.path().join("repairs.lock"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+}

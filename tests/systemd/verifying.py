@@ -105,12 +105,24 @@ def the_enabled_timer_runs_the_service_and_waits_for_five_minutes_and_a_random_d
         node.drop_in(None, unit=TIMER)
         assert timer_state(node) == ("enabled", "active"), timer_state(node)
         shipped = node.systemctl("show", TIMER, "-p", "TimersMonotonic,RandomizedDelayUSec").stdout
-        for line in ("{ OnUnitInactiveUSec=5min ", "{ OnBootUSec=2min ", "RandomizedDelayUSec=2min"):
+        for line in ("{ OnUnitInactiveUSec=5min ", "{ OnBootUSec=2min ", "{ OnActiveUSec=2min ", "RandomizedDelayUSec=2min"):
             assert line in shipped, shipped
         # The run of the boot may still be to come.
         assert 0 < seconds_to_the_next_run(node) <= 430, seconds_to_the_next_run(node)
     finally:
         node.drop_in(None, unit=TIMER)
+        node.systemctl("disable", "--now", TIMER)
+
+
+@check
+def a_timer_that_is_restarted_has_a_next_run(node):
+    node.settle()
+    node.systemctl("enable", "--now", TIMER)
+    try:
+        # Without a run of the service to count from.
+        node.systemctl("restart", TIMER)
+        assert 0 < seconds_to_the_next_run(node) <= 430, seconds_to_the_next_run(node)
+    finally:
         node.systemctl("disable", "--now", TIMER)
 
 

@@ -12,13 +12,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use super::child::{ASKED, Command, Report, Start};
-use super::ledger::Ledger;
+use super::ledger::{Counts, Ledger, Mark};
 use super::record::Event;
 use super::settings::{Faults, Settings};
 use crate::container::Container;
@@ -53,9 +53,14 @@ pub struct KubeletProcess {
 
 struct Running {
     process: Process,
+    talk: Mutex<Talk>,
+    reader: thread::JoinHandle<()>,
+}
+
+/// One command at a time, and then its answer.
+struct Talk {
     commands: ChildStdin,
     done: Receiver<Faults>,
-    reader: thread::JoinHandle<()>,
 }
 
 impl KubeletProcess {
@@ -81,6 +86,26 @@ impl KubeletProcess {
     /// The process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.process.pid())
+    }
+
+    /// The present position, for later queries. What the kubelet has done before is before it: a record comes through a
+    /// pipe, and the registrar may know of a registration first.
+    pub fn mark(&self) -> Mark {
+        self.catch_up();
+        self.ledger.mark()
+    }
+
+    /// Counts of the events after the mark, with all that the kubelet has done by now.
+    pub fn counts_since(&self, mark: Mark) -> Counts {
+        self.catch_up();
+        self.ledger.counts_since(mark)
+    }
+
+    /// Waits until the ledger has all that the kubelet has done by now: an answer comes after the records before it.
+    fn catch_up(&self) {
+        if let Some(running) = &self.running {
+            running.tell(&Command::AskFaults);
+        }
     }
 
     /// Ends it with SIGKILL and waits for its end. API objects stay.
@@ -124,18 +149,18 @@ impl KubeletProcess {
     /// Switches faults on or off; they persist across restarts, except an unused `lose_notify`, which
     /// ends with its process.
     pub fn fault(&mut self, change: impl FnOnce(&mut Faults)) {
-        if let Some(running) = &mut self.running {
+        if let Some(running) = &self.running {
             self.faults = running.tell(&Command::AskFaults);
         }
         change(&mut self.faults);
-        if let Some(running) = &mut self.running {
+        if let Some(running) = &self.running {
             running.tell(&Command::Faults(self.faults.clone()));
         }
     }
 
     /// Removes a label from the node, as kubectl would.
     pub fn remove_label(&mut self, key: &str) {
-        match &mut self.running {
+        match &self.running {
             Some(running) => {
                 running.tell(&Command::RemoveLabel(key.to_owned()));
             }
@@ -154,7 +179,7 @@ impl KubeletProcess {
             origin: self.ledger.origin(),
         }));
         self.ledger.begin_generation();
-        let mut running = Running::spawn(&self.ledger, self.view.as_ref());
+        let running = Running::spawn(&self.ledger, self.view.as_ref());
         running.tell(&start);
         self.running = Some(running);
     }
@@ -183,20 +208,21 @@ impl Running {
                 read(&line.unwrap(), &ledger, &sender);
             }
         });
+        let commands = process.stdin();
         Self {
-            commands: process.stdin(),
             process,
-            done,
+            talk: Mutex::new(Talk { commands, done }),
             reader,
         }
     }
 
     /// Sends a command and waits until it has taken effect.
-    fn tell(&mut self, command: &Command) -> Faults {
+    fn tell(&self, command: &Command) -> Faults {
+        let mut talk = self.talk.lock().unwrap();
         let mut line = serde_json::to_string(command).unwrap();
         line.push('\n');
-        let sent = self.commands.write_all(line.as_bytes()).is_ok();
-        let answer = self.done.recv_timeout(PATIENCE);
+        let sent = talk.commands.write_all(line.as_bytes()).is_ok();
+        let answer = talk.done.recv_timeout(PATIENCE);
         match answer {
             Ok(faults) if sent => faults,
             _ => panic!(

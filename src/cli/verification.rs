@@ -13,7 +13,6 @@ use super::configuration::load;
 use super::exit::{Exit, print_error};
 use super::render::{Screen, keyed, report, wrap};
 use crate::cluster::look::Look;
-use crate::cluster::node_name::{NameSource, NamedNode};
 use crate::cluster::report::{DriverReport, Report};
 use crate::cluster::verification::{Verification, VerificationError};
 use crate::config::NodeName;
@@ -53,15 +52,12 @@ async fn verify(args: &Args, options: &VerifyOptions) -> Result<(), Exit> {
     let cluster = settings.cluster.clone();
     let kubeconfig = options.kubeconfig.as_deref().map(absolute).transpose()?;
     let node = options.node.as_deref().map(node_name).transpose()?;
-    let in_settings = cluster.node_name.map(|name| NamedNode {
-        name,
-        source: NameSource::Settings,
-    });
     let verification = Verification {
         settings,
         runtime: locate(args.runtime_dir.as_deref()),
         kubeconfig: kubeconfig.or(cluster.kubeconfig),
-        node: OnceCell::new_with(node.or(in_settings)),
+        node_is_named: node.is_some(),
+        node: OnceCell::new_with(node.or(cluster.node_name)),
         timeout: options.timeout,
         main_pids: main_pids_of_kubelets,
         told: OnceCell::new(),
@@ -101,11 +97,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Exit> {
     std::path::absolute(path).map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))
 }
 
-fn node_name(text: &str) -> Result<NamedNode, Exit> {
+fn node_name(text: &str) -> Result<NodeName, Exit> {
     let unfit = || Exit::Usage(format!("--node: \"{text}\" is not the name of a Node"));
-    let name = NodeName::parse(text).ok_or_else(unfit)?;
-    let source = NameSource::CommandLine;
-    Ok(NamedNode { name, source })
+    NodeName::parse(text).ok_or_else(unfit)
 }
 
 fn text(look: &Look, screen: &Screen) -> String {

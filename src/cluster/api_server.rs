@@ -23,7 +23,7 @@ use crate::os::text::printable;
 /// Tells our requests from the kubelet's in an audit log: the identity is the same.
 const OURSELVES: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 /// The longest answer that is read. No object in etcd is larger than 1.5 MB.
-const LONGEST: usize = 2 << 20;
+const LONGEST: usize = 4 << 20;
 /// The pause before the next attempt, where a busy API server does not say how long it wants.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The versions of SelfSubjectReview, the newest first: 1.28, 1.27 and 1.26.
@@ -248,7 +248,7 @@ impl ApiServer {
         let body = Limited::new(body, LONGEST).collect().await;
         let body = body.map_err(|error| {
             let why = match error.is::<LengthLimitError>() {
-                true => "it has more than 2 MiB",
+                true => "it has more than 4 MiB",
                 false => "it breaks off",
             };
             self.garbage(path, why)
@@ -307,7 +307,7 @@ impl ApiServer {
 }
 
 /// The answer as what it should be, or why it is not that: the words of the parser could have a part of the answer in them.
-/// Never into a tree of values, which can take a hundred times the memory of the answer.
+/// Not into a tree of values, which can take a hundred times the memory of the answer.
 fn parse<T: DeserializeOwned>(body: &[u8], otherwise: &'static str) -> Result<T, &'static str> {
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         Category::Data => otherwise,

@@ -93,6 +93,7 @@ fn drop_empty(cluster: &mut Cluster, user: &mut AuthInfo) {
         &mut cluster.certificate_authority,
         &mut cluster.certificate_authority_data,
         &mut cluster.proxy_url,
+        &mut cluster.tls_server_name,
         &mut user.username,
         &mut user.token_file,
         &mut user.client_certificate,
@@ -200,11 +201,12 @@ fn read_files_of_user(user: &mut AuthInfo, kubeconfig: &Path) -> Result<(), Unas
 
 fn read_token(kubeconfig: &Path, file: &str) -> Result<SecretString, Unasked> {
     let token = read_named(kubeconfig, "tokenFile", file)?;
-    let token = String::from_utf8(token).map_err(|_| Unasked::Bad {
+    let token = String::from_utf8(token).ok();
+    let token = token.filter(|token| !token.trim().is_empty());
+    token.map(SecretString::from).ok_or_else(|| Unasked::Bad {
         path: kubeconfig.to_owned(),
-        why: "the file that its tokenFile names is not UTF-8".to_owned(),
-    })?;
-    Ok(SecretString::from(token))
+        why: "the file that its tokenFile names has no token".to_owned(),
+    })
 }
 
 /// Data in base64 may have line breaks in it, and a token around it.

@@ -15,7 +15,7 @@ use super::comparison::{
 use super::kubeconfig;
 use super::machine::{Machine, ThisMachine};
 use super::memory::Memory;
-use super::node_name::{self, NameSource, NamedNode};
+use super::node_name;
 use super::repair::{Decision, decide};
 use super::report::{DriverReport, Report};
 use super::unasked::Unasked;
@@ -51,8 +51,9 @@ pub(crate) struct Look {
     asked: Instant,
     /// The machine of the Node.
     machine: Machine,
-    /// The name of the Node is right: a Node that does not exist is missing, and not mistaken.
-    pub(super) is_name_certain: bool,
+    /// A Node that is not of this machine for certain may be a mistake: of the operator's who names another one, or in a
+    /// kubeconfig of another cluster.
+    pub(super) may_be_mistaken: bool,
 }
 
 /// What a report tells, and nothing follows from.
@@ -67,10 +68,12 @@ pub(crate) struct Told {
 impl Verification {
     /// The API server's cache may be behind: what differs there is looked at once more.
     pub(super) async fn first_look(&self) -> Result<Look, VerificationError> {
-        let look = self.look(Freshness::Cached).await?;
-        match look.report.agrees {
-            true => Ok(look),
-            false => self.look(Freshness::Current).await,
+        match self.look(Freshness::Cached).await {
+            Ok(look) if look.report.agrees => Ok(look),
+            Ok(_) | Err(VerificationError::Unasked(Unasked::OtherMachine { .. })) => {
+                self.look(Freshness::Current).await
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -82,8 +85,7 @@ impl Verification {
         let (path, access) = self.access_apart(&status, deadline).await?;
         let server = ApiServer::connect(&path, self.timeout, deadline).await?;
         let named = || name_of_node(&server, &access);
-        let node = self.node.get_or_try_init(named).await?;
-        let node_name = &node.name;
+        let node_name = self.node.get_or_try_init(named).await?;
         let mut objects = Objects {
             node: server.get(NODES, node_name.as_str(), freshness).await?,
             csi_node: server.get(CSI_NODES, node_name.as_str(), freshness).await?,
@@ -94,7 +96,8 @@ impl Verification {
             .as_ref()
             .map(|node| ThisMachine::read().of(node));
         let machine = machine.unwrap_or_default();
-        if machine == Machine::Other {
+        // After a boot, and until the kubelet runs, the Node is of the boot before; no driver is registered then.
+        if machine == Machine::Other && !drivers.is_empty() {
             return Err(Unasked::OtherMachine {
                 node: node_name.as_str().to_owned(),
                 kubeconfig: path,
@@ -110,12 +113,7 @@ impl Verification {
         Ok(Look {
             asked,
             machine,
-            is_name_certain: match node.source {
-                NameSource::CommandLine => false,
-                NameSource::User => true,
-                // Under the Node authorizer a kubelet may not ask for a Node of another name.
-                NameSource::Settings | NameSource::Host => is_kubelets_own,
-            },
+            may_be_mistaken: machine != Machine::This && (self.node_is_named || !is_kubelets_own),
             drivers,
             report,
             kubeconfig: path,
@@ -257,7 +255,7 @@ impl Look {
     }
 }
 
-async fn name_of_node(server: &ApiServer, access: &ApiAccess) -> Result<NamedNode, Unasked> {
+async fn name_of_node(server: &ApiServer, access: &ApiAccess) -> Result<NodeName, Unasked> {
     let user = server.user().await?;
     let of_user = user.as_deref().and_then(node_name::of_user);
     of_user.map_or_else(|| node_name::of_host(access.node_name.as_deref()), Ok)
@@ -309,7 +307,7 @@ mod tests {
                 others: Vec::new(),
                 asked: Instant::now(),
                 machine: Machine::This,
-                is_name_certain: true,
+                may_be_mistaken: false,
             }
         };
         let reports = look(1000).findings();

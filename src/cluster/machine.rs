@@ -37,19 +37,21 @@ impl ThisMachine {
         }
     }
 
-    /// By the id of the boot, which the kubelet reports when it starts. A node that is a container may have a boot id of
-    /// its own, which a unit does not see in its sandbox before systemd 257; its machine id tells then.
+    /// By the id of the boot, which the kubelet reports when it starts. A node that is a container goes by its machine id:
+    /// it may share the boot id with others, or have one that a unit does not see in its sandbox before systemd 257.
     pub(crate) fn of(&self, node: &Node) -> Machine {
         let status = node.status.as_ref();
-        let info = status.and_then(|status| status.node_info.as_ref());
-        let reported = info.filter(|info| !info.boot_id.is_empty());
-        let Some((info, boot_id)) = reported.zip(self.boot_id.as_ref()) else {
+        let Some(info) = status.and_then(|status| status.node_info.as_ref()) else {
             return Machine::Unknown;
         };
-        let is_container = self.container_id.as_ref() == Some(&info.machine_id);
-        match info.boot_id == *boot_id || is_container {
-            true => Machine::This,
-            false => Machine::Other,
+        let (ours, reported) = match &self.container_id {
+            Some(id) if !info.machine_id.is_empty() => (Some(id), &info.machine_id),
+            _ => (self.boot_id.as_ref(), &info.boot_id),
+        };
+        match ours {
+            Some(ours) if ours == reported => Machine::This,
+            Some(_) if !reported.is_empty() => Machine::Other,
+            _ => Machine::Unknown,
         }
     }
 }
@@ -90,15 +92,19 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_id_tells_a_container_too() {
+    fn the_machine_id_tells_a_container() {
         let container = this(Some("a"), Some("m"));
         assert_eq!(container.of(&node("b", "m")), Machine::This);
         assert_eq!(container.of(&node("b", "n")), Machine::Other);
+        // Of a container beside it.
+        assert_eq!(container.of(&node("a", "n")), Machine::Other);
+        assert_eq!(container.of(&node("a", "")), Machine::This);
         assert_eq!(container.of(&node("b", "")), Machine::Other);
+        assert_eq!(this(None, Some("m")).of(&node("", "m")), Machine::This);
     }
 
     #[test]
-    fn a_boot_id_that_is_missing_on_one_side_tells_nothing() {
+    fn an_id_that_is_missing_on_one_side_tells_nothing() {
         let host = this(Some("a"), None);
         assert_eq!(host.of(&Node::default()), Machine::Unknown);
         assert_eq!(host.of(&node("", "m")), Machine::Unknown);

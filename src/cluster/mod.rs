@@ -18,7 +18,7 @@ mod machine;
 #[cfg(feature = "cluster")]
 mod memory;
 #[cfg(feature = "cluster")]
-pub(crate) mod node_name;
+mod node_name;
 #[cfg(feature = "cluster")]
 mod repair;
 #[cfg(feature = "cluster")]

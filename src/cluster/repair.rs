@@ -61,7 +61,7 @@ pub(crate) enum WhyNot {
     )]
     NodeMissing,
     #[error(
-        "the Node object does not say on which machine it is; the kubelet writes that within a minute"
+        "it is not known whether the Node object is this machine's: it has no boot id yet, or that of this machine cannot be read"
     )]
     UnknownMachine,
     #[error("the kubelet would refuse it: {0}; remove the label, then reannounce")]

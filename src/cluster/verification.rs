@@ -13,12 +13,11 @@ use super::api_server::Freshness;
 use super::comparison::Registered;
 use super::look::{Look, Told};
 use super::memory::Memory;
-use super::node_name::NamedNode;
 use super::repair::{Decision, Now};
 use super::unasked::Unasked;
 use crate::api::command::ManualAction;
 use crate::api::control::{Client, ClientError};
-use crate::config::Settings;
+use crate::config::{NodeName, Settings};
 use crate::disk::runtime_dir::control_socket;
 use crate::os::boot;
 
@@ -37,7 +36,7 @@ pub(crate) struct Verification {
     /// From the command line, or else from the settings.
     pub(crate) kubeconfig: Option<PathBuf>,
     /// From the command line or the settings, or else found out once in a run.
-    pub(crate) node: OnceCell<NamedNode>,
+    pub(crate) node: OnceCell<NodeName>,
     pub(crate) timeout: Duration,
     /// Asks systemd for the main processes of kubelets' units.
     pub(crate) main_pids: fn() -> Vec<u32>,
@@ -45,6 +44,8 @@ pub(crate) struct Verification {
     pub(crate) told: OnceCell<Told>,
     /// The daemon is told what was found.
     pub(crate) reports: bool,
+    /// The operator named the node for this run.
+    pub(crate) node_is_named: bool,
     /// Takes each remark about the run when it is made: a run that fails later has made it all the same.
     pub(crate) say: fn(&str),
 }
@@ -222,9 +223,9 @@ impl Verification {
             return;
         }
         // Readiness goes by a report, so a mistake must not become one.
-        if !look.report.node_found && !look.is_name_certain {
+        if look.may_be_mistaken {
             (self.say)(&format!(
-                "the daemon is not told: the Node object {} does not exist, and the name may be wrong",
+                "the daemon is not told: it is not certain that Node {} is this machine's",
                 look.report.node
             ));
             return;

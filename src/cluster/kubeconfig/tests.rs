@@ -241,18 +241,25 @@ async fn takes_what_client_go_takes() {
     scene.write("token", &format!("{TOKEN}\n"));
     let empty = "username: '', password: '', as: '', as-groups: [], client-certificate-data: '', client-key: ''";
     let cluster = format!(
-        "{SERVER}, certificate-authority: ca.crt, certificate-authority-data: '', proxy-url: ''"
+        "{SERVER}, certificate-authority: ca.crt, certificate-authority-data: '', proxy-url: '', tls-server-name: ''"
     );
     let path = scene.kubeconfig(&cluster, &format!("token: '', tokenFile: token, {empty}"));
     assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
     let config = read(&path).await.unwrap();
-    assert!(config.root_cert.is_some());
+    assert!(config.root_cert.is_some() && config.tls_server_name.is_none());
 
     // A file is newer than the value beside it, as long as it can be read.
     let path = scene.kubeconfig(SERVER, "token: old, tokenFile: token");
     assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
-    let path = scene.kubeconfig(SERVER, &format!("token: {TOKEN}, tokenFile: gone"));
-    assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
+    scene.write("empty", "\n");
+    for file in ["gone", "empty"] {
+        let path = scene.kubeconfig(SERVER, &format!("token: {TOKEN}, tokenFile: {file}"));
+        assert_eq!(token(&path).await.as_deref(), Some(TOKEN));
+    }
+    let error = read(&scene.kubeconfig(SERVER, "tokenFile: empty"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("has no token"), "{error}");
 
     // Line breaks in base64, and around a token.
     let (first, second) = ("MA", "A=");

@@ -18,8 +18,10 @@ pub(crate) const WELL_KNOWN: [&str; 5] = [
     "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
     "/var/lib/k0s/kubelet.conf",
-    "/var/snap/microk8s/current/credentials/kubelet.config",
+    MICROK8S,
 ];
+
+const MICROK8S: &str = "/var/snap/microk8s/current/credentials/kubelet.config";
 
 /// What the command line of a running kubelet says of its way to the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,8 +85,9 @@ impl ApiAccess {
             ),
             "kubelite" => {
                 let flags = arguments_file(arguments).unwrap_or_default();
-                // MicroK8s' own value begins with a variable of the shell, and is a well-known place.
+                // MicroK8s' own value begins with a variable of the shell.
                 let kubeconfig = flag(&flags, "kubeconfig").and_then(absolute);
+                let kubeconfig = kubeconfig.or_else(|| exists(host, Path::new(MICROK8S)));
                 (
                     kubeconfig,
                     flag(&flags, "hostname-override").map(str::to_owned),

@@ -439,6 +439,12 @@ mod api_access {
             .process(7, &["/usr/local/bin/k3s server"]);
         let own = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
         assert_eq!(system.access(None).unwrap(), access(Some(own), None));
+        let own = "/var/snap/microk8s/current/credentials/kubelet.config";
+        let system = System::new()
+            .directory("/etc/kubernetes/kubelet.conf")
+            .directory(own)
+            .process(7, &["/snap/microk8s/1/kubelite"]);
+        assert_eq!(system.access(None).unwrap(), access(Some(own), None));
         let elsewhere = System::new().process(7, &["k0s", "worker"]);
         assert_eq!(elsewhere.access(None).unwrap(), access(None, None));
     }

@@ -102,13 +102,12 @@ struct ReviewUser {
 }
 
 impl ApiServer {
-    /// The API server of this kubeconfig. All answers together may take until the deadline, which is `timeout` after
-    /// the begin of the look.
+    /// The API server of this kubeconfig; all answers together may take as long as `timeout`.
     pub(crate) async fn connect(
         kubeconfig: &Path,
         timeout: Duration,
-        deadline: Instant,
     ) -> Result<ApiServer, Unasked> {
+        let deadline = Instant::now() + timeout;
         let config = read_apart(kubeconfig, deadline).await?;
         let uri = &config.cluster_url;
         let url = format!(

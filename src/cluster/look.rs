@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::storage::v1::CSIDriver;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::api_server::{ApiServer, Freshness};
 use super::comparison::{
@@ -80,10 +80,9 @@ impl Verification {
     pub(super) async fn look(&self, freshness: Freshness) -> Result<Look, VerificationError> {
         let status = self.daemon().await?.status().await?;
         let drivers = registered(&status).ok_or(VerificationError::OldDaemon)?;
+        let (path, access) = self.access_apart(&status).await?;
         let asked = Instant::now();
-        let deadline = asked + self.timeout;
-        let (path, access) = self.access_apart(&status, deadline).await?;
-        let server = ApiServer::connect(&path, self.timeout, deadline).await?;
+        let server = ApiServer::connect(&path, self.timeout).await?;
         let named = || name_of_node(&server, &access);
         let node_name = self.node.get_or_try_init(named).await?;
         let mut objects = Objects {
@@ -122,15 +121,11 @@ impl Verification {
     }
 
     /// Finds the kubeconfig in another thread: a file system that hangs must not hold up the command.
-    async fn access_apart(
-        &self,
-        status: &Status,
-        deadline: Instant,
-    ) -> Result<(PathBuf, ApiAccess), Unasked> {
+    async fn access_apart(&self, status: &Status) -> Result<(PathBuf, ApiAccess), Unasked> {
         let (named, main_pids) = (self.kubeconfig.clone(), self.main_pids);
         let called = status.kubelet.as_ref().and_then(|kubelet| kubelet.pid);
         let search = spawn_blocking(move || access(named.as_deref(), main_pids, called));
-        match timeout_at(deadline, search).await {
+        match timeout(self.timeout, search).await {
             // A thread ends without a result only when the process does.
             Ok(found) => found.unwrap_or(Err(Unasked::NoKubeconfig)),
             Err(_) => Err(Unasked::SearchHangs(self.timeout)),

@@ -443,7 +443,7 @@ mod api_access {
         let system = System::new()
             .directory("/etc/kubernetes/kubelet.conf")
             .directory(own)
-            .process(7, &["/snap/microk8s/1/kubelite"]);
+            .process(7, &["/snap/microk8s/1/kubelite", "--kubelet-args-file=/x"]);
         assert_eq!(system.access(None).unwrap(), access(Some(own), None));
         let elsewhere = System::new().process(7, &["k0s", "worker"]);
         assert_eq!(elsewhere.access(None).unwrap(), access(None, None));

@@ -1,5 +1,6 @@
 //! The name of the node: from the command line, the configuration, the API server, the kubelet or the host.
 
+use bed::scene::reason;
 use bed::{Node, skipped};
 use nix::unistd::gethostname;
 
@@ -130,5 +131,10 @@ fn a_missing_node_of_the_running_kubelet_is_told_to_the_daemon() {
     let _running = Impostor::with_flags(&flags);
     let mut command = stage.scene.registrar.command("verify");
     run(command.arg("--json")).ends_with(1);
-    assert_eq!(stage.driver().in_cluster, Some(false));
+    let driver = stage.driver();
+    assert_eq!(driver.in_cluster, Some(false));
+    assert!(
+        reason(&driver).contains("the Node object node-1 does not exist"),
+        "{driver:?}"
+    );
 }

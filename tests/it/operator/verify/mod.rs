@@ -130,6 +130,15 @@ impl Stage {
         run(&mut self.command(arguments))
     }
 
+    /// The Node does not exist, and the daemon does not hear of it: the name or the cluster may be wrong.
+    #[track_caller]
+    fn is_not_told(&self, arguments: &[&str]) {
+        let verdict = self.verify(arguments);
+        verdict.ends_with(1).says("the daemon is not told");
+        assert_eq!(verdict.report["node_found"], false);
+        assert_eq!(self.driver().in_cluster, None);
+    }
+
     /// The command, for a test that runs it itself.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.scene.registrar.command("verify");

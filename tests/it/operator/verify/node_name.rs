@@ -110,11 +110,7 @@ fn a_mistyped_name_in_the_configuration_is_not_told_to_the_daemon() {
     let directory = stage.scene.node.root().join("admin");
     let kubeconfig = stage.server.kubeconfig().user("kubernetes-admin");
     stage.kubeconfig = kubeconfig.write(&directory);
-    stage
-        .verify(&[])
-        .ends_with(1)
-        .says("the daemon is not told");
-    assert_eq!(stage.driver().in_cluster, None);
+    stage.is_not_told(&[]);
 }
 
 /// Without the API server's word for the name, the kubelet's own kubeconfig makes it certain.

@@ -7,7 +7,11 @@ use bed::Node;
 use jiff::Timestamp;
 
 /// The library of the Debian package faketime, which sets the wall clock of its process.
-const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+const LIBRARY: &str = if cfg!(target_arch = "aarch64") {
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1"
+} else {
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+};
 
 pub(crate) fn can_be_set() -> bool {
     Path::new(LIBRARY).exists()

@@ -23,14 +23,15 @@ WantedBy=multi-user.target
 
 
 class Node(Host):
-    def __init__(self, container, programs, deb, next_deb, rpm, next_rpm):
+    def __init__(self, container, programs, packages):
+        """The packages have names, under which they are attributes: paths inside."""
         super().__init__(container)
         self.kubelet = TestKubelet(container, "1.36")
         self.events = self.kubelet.events
         self.registered = self.kubelet.registered
         self.tell_kubelet = self.kubelet.tell
         self.programs = programs
-        self._packages = {"deb": deb, "next_deb": next_deb, "rpm": rpm, "next_rpm": next_rpm}
+        self._packages = packages
 
     def set_up(self):
         """Kubelet and drivers, ready to be started."""

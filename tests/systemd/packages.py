@@ -5,7 +5,7 @@ import os
 from check import check
 from container import eventually
 from gate import ALL_READY, BAD, BAD_ON_DISK, begin, end, says
-from host import CONFIG, DRIVER, RUNTIME, TIMER, UNIT
+from host import CONFIG, DRIVER, PROGRAM, RUNTIME, TIMER, UNIT
 from verifying import timer_state
 
 NAME = "node-storage-driver-registrar"
@@ -36,6 +36,36 @@ def an_upgrade_is_not_noticed_and_keeps_an_edited_configuration(node):
     assert node.installed_version() != before[1], "it was not upgraded"
     assert EDIT in node.path(f"{CONFIG}/config.toml").read_text(), "the edit is gone"
     node.wait_phase("registered")
+
+
+def keeps_the_drivers(node, *installations):
+    """A registered driver and one that an operator has withdrawn: what both are, and unnoticed."""
+    withdrawn, table = "withdrawn.csi.test", "60-withdrawn.toml"
+    node.settle()
+    node.configure(f'[drivers."{withdrawn}"]\n', table)
+    node.systemctl("start", f"driver@{withdrawn}")
+    node.systemctl("reload", UNIT)
+    node.wait_registered(withdrawn)
+    node.run(PROGRAM, "withdraw", withdrawn)
+    node.wait_deregistered(withdrawn)
+    try:
+        for install in installations:
+            before = node.pid()
+            node.unnoticed(install)
+            assert node.is_active() and node.pid() != before, "it was not restarted"
+            assert (node.phase(), node.phase(withdrawn)) == ("registered", "withdrawn"), node.status()
+    finally:
+        node.run(PROGRAM, "publish", withdrawn, check=False)
+        node.configure(None, table)
+        node.systemctl("stop", f"driver@{withdrawn}")
+        node.systemctl("reload", UNIT)
+
+
+@check
+def an_upgrade_from_the_first_release_and_the_way_back_are_not_noticed(node):
+    first, tree = (lambda package=package: install_deb(node, package) for package in (node.first_deb, node.next_deb))
+    first()
+    keeps_the_drivers(node, tree, first, tree)
 
 
 def install_deb(node, package):
@@ -262,6 +292,16 @@ def an_upgrade_of_the_rpm_is_not_noticed_and_keeps_an_edited_configuration(node)
     assert node.is_active() and node.pid() != before, "it was not restarted"
     assert EDIT in node.path(f"{CONFIG}/config.toml").read_text(), "the edit is gone"
     assert node.show("UnitFileState")["UnitFileState"] == "enabled"
+
+
+@check
+def an_upgrade_of_the_rpm_from_the_first_release_and_the_way_back_are_not_noticed(node):
+    first, tree = (
+        lambda package=package: rpm(node, "-U", "--oldpackage", "--replacepkgs", package)
+        for package in (node.first_rpm, node.next_rpm)
+    )
+    first()
+    keeps_the_drivers(node, tree, first, tree)
 
 
 @check

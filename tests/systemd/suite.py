@@ -10,7 +10,7 @@ import check
 from container import Container
 from node import Node
 
-# In this order: the package is installed first and removed last; "volumes" installs it once more.
+# In this order: the package is installed first and removed last; "volumes" and those after it install it once more.
 SUBJECTS = (
     "lifecycle",
     "reloading",
@@ -25,15 +25,22 @@ SUBJECTS = (
     "rollout",
     "packages",
     "volumes",
+    "repository",
+    "ansible_install",
+    "extension",
+)
+# Files that the checks install, by their options.
+PACKAGES = (
+    "deb", "next-deb", "first-deb", "rpm", "next-rpm", "first-rpm", "image", "next-image", "release", "other-key",
 )
 # Bookworm's Ansible does not know the Python of later suites, so their root file systems have no sshd.
 # Bookworm's podman has no quadlets.
-ALONE = {"rollout": "bookworm", "quadlets": "trixie"}
+ALONE = {"rollout": "bookworm", "ansible_install": "bookworm", "quadlets": "trixie"}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("programs", "deb", "next-deb", "rpm", "next-rpm"):
+    for name in ("programs", *PACKAGES):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], help="checks with these words")
     parser.add_argument("suite")
@@ -44,9 +51,8 @@ def main():
 
     with Container(options.suite) as container:
         container.boot()
-        node = Node(
-            container, options.programs, options.deb, options.next_deb, options.rpm, options.next_rpm
-        )
+        packages = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in PACKAGES}
+        node = Node(container, options.programs, packages)
         node.set_up()
         version = container.run("systemctl", "--version").stdout.split()[1]
         _, failed = check.run(node, f"{options.suite}/systemd-{version}", options.only)

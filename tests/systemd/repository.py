@@ -1,0 +1,141 @@
+"""The repositories of a release, carried to a node without a network: with the key alone trusted, and tampered with."""
+
+import contextlib
+import re
+from pathlib import Path
+
+from check import check
+from host import DRIVER
+from packages import NAME
+from page import block
+
+RELEASE = f"/srv/{NAME}"
+KEY = f"{RELEASE}/{NAME}.asc"
+TRUSTED = f"/etc/apt/keyrings/{NAME}.asc"
+APT = f"{RELEASE}/apt"
+YUM = f"{RELEASE}/yum"
+REPO = f"/etc/yum.repos.d/{NAME}.repo"
+
+
+def version(node):
+    return re.fullmatch(rf"{NAME}-(.*)\.tar", Path(node.release).name)[1]
+
+
+def follow(node, words):
+    """Runs a block of docs/install.md where the tarball is."""
+    steps = block("install.md", "sh", words).replace("1.0.0", version(node))
+    # dnf would install a package for a distribution that this is not.
+    steps = re.sub(r"^(dnf|systemctl) .*\n", "", steps, flags=re.MULTILINE)
+    return node.run("sh", "-ec", f"cd {Path(node.release).parent}\n{steps}", check=False, timeout=120)
+
+
+def remove(node):
+    """Neither the package nor anything that apt knows from elsewhere."""
+    node.run("dpkg", "-P", NAME, timeout=120)
+    node.run("sh", "-c", "rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/* /var/lib/apt/lists/*")
+
+
+def carry_in(node):
+    if not node.path(RELEASE).exists():
+        done = follow(node, "tar -C /srv -xf")
+        assert done.returncode == 0, done.stderr
+
+
+def is_installed(node):
+    return node.run("dpkg-query", "-W", NAME, check=False).returncode == 0
+
+
+@check
+def apt_installs_from_the_carried_repository_with_its_key_alone_trusted(node):
+    remove(node)
+    carry_in(node)
+    done = follow(node, "apt-get install node-storage-driver-registrar")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr, done.stdout + done.stderr
+    assert node.is_active() and node.installed_version() == f"{version(node)}-1"
+    node.systemctl("start", f"driver@{DRIVER}")
+    node.wait_registered()
+
+
+@contextlib.contextmanager
+def changed(node, path, old, new):
+    """Other bytes in a file; it gets its own back."""
+    path = node.path(path)
+    was = path.read_bytes()
+    found = was.replace(old, new, 1)
+    assert found != was, f"{path} has no {old}"
+    path.write_bytes(found)
+    try:
+        yield
+    finally:
+        path.write_bytes(was)
+
+
+@contextlib.contextmanager
+def missing(node, path):
+    moved = node.path(f"{path}.away")
+    node.path(path).rename(moved)
+    try:
+        yield
+    finally:
+        moved.rename(node.path(path))
+
+
+def apt_refuses(node, *words):
+    remove(node)
+    done = follow(node, "apt-get install node-storage-driver-registrar")
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and not is_installed(node), said
+    assert any(word in said for word in words), said
+
+
+@check
+def apt_refuses_a_tampered_repository(node):
+    carry_in(node)
+    release = f"{APT}/dists/stable"
+    index = f"{release}/main/binary-amd64/Packages"
+    deb = f"{APT}/pool/{NAME}_{version(node)}-1_amd64.deb"
+    with changed(node, f"{release}/InRelease", b"Suite: stable", b"Suite: Stable"):
+        apt_refuses(node, "invalid", "BADSIG", "not signed", "Bad signature")
+    # The unsigned file beside it must not help out.
+    with missing(node, f"{release}/InRelease"), missing(node, f"{release}/Release.gpg"):
+        apt_refuses(node, "not signed")
+    with changed(node, index, b"Architecture: amd64", b"Architecture: AMD64"), missing(node, f"{index}.xz"):
+        apt_refuses(node, "Hash Sum mismatch", "unexpected size")
+    # Same length: only the checksum tells.
+    with changed(node, deb, b"debian-binary", b"debian-binarY"):
+        apt_refuses(node, "Hash Sum mismatch")
+    with changed(node, KEY, *(node.path(key).read_bytes() for key in (KEY, node.other_key))):
+        apt_refuses(node, "NO_PUBKEY", "Missing key")
+    follow(node, "apt-get install node-storage-driver-registrar")
+    assert is_installed(node), "it refuses the repository also after it was put right"
+
+
+def dnf(node, architecture):
+    """Asks dnf what the repository has, with the key of the page's file alone."""
+    node.run("rm", "-rf", "/var/cache/dnf", "/etc/yum.repos.d")
+    node.run("mkdir", "-p", "/etc/yum.repos.d")
+    done = follow(node, "dnf install node-storage-driver-registrar")
+    assert done.returncode == 0, done.stderr
+    options = ("-q", "-y", "--releasever=1", "--setopt=reposdir=/etc/yum.repos.d", "--setopt=skip_if_unavailable=0")
+    query = ("repoquery", "--forcearch", architecture, "--queryformat", "%{name}-%{version}-%{release}.%{arch}")
+    return node.run("dnf", *options, *query, check=False, timeout=120)
+
+
+@check
+def dnf_reads_the_carried_repository_and_refuses_a_tampered_one(node):
+    carry_in(node)
+    for architecture in ("x86_64", "aarch64"):
+        found = dnf(node, architecture)
+        expected = [f"{NAME}-{version(node)}-1.{architecture}"]
+        assert found.stdout.split() == expected, found.stdout + found.stderr
+    with changed(node, f"{YUM}/repodata/repomd.xml", b"<revision>", b"<revision>0"):
+        refused = dnf(node, "x86_64")
+    assert refused.returncode != 0 and NAME not in refused.stdout, refused.stdout
+    assert "GPG" in refused.stderr or "signature" in refused.stderr, refused.stderr
+
+
+def forget(node):
+    """Removes what the operator has written for the repositories."""
+    remove(node)
+    node.run("rm", "-rf", TRUSTED, REPO, RELEASE, f"{RELEASE}-{version(node)}")

@@ -71,9 +71,12 @@ def prepare(node):
 
 def probed(node, lines, *names):
     """What probes say from inside a unit with these lines."""
+    answers = node.path("/var/log/probe.json")
+    # "truncate:" is not known before systemd 248.
+    answers.unlink(missing_ok=True)
     node.write(
         "/run/systemd/system/probe.service",
-        "[Service]\nType=oneshot\nStandardOutput=truncate:/var/log/probe.json\n"
+        "[Service]\nType=oneshot\nStandardOutput=file:/var/log/probe.json\n"
         + "".join(f"{name}={value}\n" for name, value in lines)
         + "ExecStart=/usr/bin/python3 /opt/bed/probe.py "
         + " ".join(f'"{name}"' for name in names)
@@ -81,7 +84,7 @@ def probed(node, lines, *names):
     )
     node.systemctl("daemon-reload")
     node.systemctl("start", "probe")
-    return json.loads(node.path("/var/log/probe.json").read_text())
+    return json.loads(answers.read_text())
 
 
 def sandbox(node, unit):

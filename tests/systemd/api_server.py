@@ -3,9 +3,9 @@
 import base64
 import json
 import re
-import shutil
 
 from container import eventually
+from programs import install
 
 NODE = "node-1"
 # Not a place that any kubelet has: only a kubelet's command line names it.
@@ -36,7 +36,7 @@ class ApiServer:
 
     def start(self):
         """Starts it with what the test kubelet has written."""
-        shutil.copy2(self._node.programs / "test-api-server", self._node.path("/opt/bed"))
+        install(self._node.container, self._node.programs / "test-api-server")
         self._node.write("/run/systemd/system/test-api-server.service", UNIT)
         self._node.write("/run/systemd/system/with-kubeconfig.service", KUBELET_UNIT)
         self._node.systemctl("daemon-reload")

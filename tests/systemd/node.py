@@ -5,6 +5,7 @@ import time
 
 from container import eventually
 from host import DRIVER, Host, KUBELET, PLUGINS, UNIT
+from programs import install
 from test_kubelet import TestKubelet
 
 # The kubelet compares once a second; what it has not noticed after two rounds it never will.
@@ -36,7 +37,7 @@ class Node(Host):
     def set_up(self):
         """Kubelet and drivers, ready to be started."""
         self.kubelet.set_up(self.programs)
-        shutil.copy2(self.programs / "fake-driver", self.path("/opt/bed"))
+        install(self.container, self.programs / "fake-driver")
         for name, package in self._packages.items():
             inside = f"/opt/packages/{name}/{package.name}"
             self.path(inside).parent.mkdir(parents=True)

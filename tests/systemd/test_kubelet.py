@@ -1,9 +1,9 @@
 """The test kubelet inside the container, as kubelet.service."""
 
 import json
-import shutil
 
 from host import KUBELET
+from programs import install
 
 LEDGER = "/var/log/test-kubelet.jsonl"
 OBJECTS = "/var/lib/test-kubelet.json"
@@ -26,8 +26,7 @@ class TestKubelet:
 
     def set_up(self, programs):
         """Ready to be started."""
-        self._container.path("/opt/bed").mkdir(parents=True)
-        shutil.copy2(programs / "test-kubelet", self._container.path("/opt/bed"))
+        install(self._container, programs / "test-kubelet")
         unit = UNIT.replace("RELEASE", self._release)
         self._container.write("/etc/systemd/system/kubelet.service", unit)
 

@@ -103,7 +103,7 @@ def a_directory_that_the_sandbox_hides_is_refused_with_the_reason(node):
     node.settle()
     wrong = []
     for top in REFUSED:
-        since = node.run("date", "+%Y-%m-%d %H:%M:%S.%6N").stdout.strip()
+        since = node.now()
         node.configure(f'registry_dir = "{top}/registry"\n')
         node.systemctl("restart", UNIT, check=False)
         state = node.show("ActiveState", "ExecMainStatus")
@@ -127,7 +127,7 @@ def check_refuses_a_directory_that_the_sandbox_hides_as_the_daemon_does(node):
             if done.returncode != 78 or f'registry_dir = "{top}/registry": ' not in done.stderr:
                 wrong.append(f"{top}: {done.returncode}: {done.stderr}")
                 continue
-            since = node.run("date", "+%Y-%m-%d %H:%M:%S.%6N").stdout.strip()
+            since = node.now()
             node.systemctl("reload", UNIT, check=False)
             words = done.stderr.strip().removeprefix("error: ")
             if words not in node.journal("--since", since):

@@ -34,6 +34,14 @@ class Host:
         lines = self.systemctl("show", unit, "-p", ",".join(properties)).stdout.splitlines()
         return dict(line.split("=", 1) for line in lines)
 
+    def systemd(self):
+        """The release of systemd, such as 252."""
+        return int(self.systemctl("--version").stdout.split()[1])
+
+    def now(self):
+        """The time, as journalctl --since takes it."""
+        return self.run("date", "+%Y-%m-%d %H:%M:%S.%6N").stdout.strip()
+
     def is_active(self):
         return self.show("ActiveState")["ActiveState"] == "active"
 

@@ -56,7 +56,7 @@ def reload_with_a_broken_file_fails_with_the_reason_and_changes_nothing(node):
         assert node.systemctl("reload", UNIT, check=False).returncode != 0, "it was not refused"
 
     try:
-        since = node.run("date", "+%Y-%m-%d %H:%M:%S.%6N").stdout.strip()
+        since = node.now()
         node.unnoticed(refused)
         journal = node.journal("--since", since)
         for word in ("70-broken.toml", "ready_when", "soon"):

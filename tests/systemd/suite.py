@@ -48,14 +48,15 @@ def main():
     for subject in SUBJECTS:
         if ALONE.get(subject, options.suite) == options.suite:
             importlib.import_module(subject)
+        else:
+            print(f"# {options.suite}: {subject} runs on {ALONE[subject]} only", flush=True)
 
     with Container(options.suite) as container:
         container.boot()
         packages = {name.replace("-", "_"): getattr(options, name.replace("-", "_")) for name in PACKAGES}
         node = Node(container, options.programs, packages)
         node.set_up()
-        version = container.run("systemctl", "--version").stdout.split()[1]
-        _, failed = check.run(node, f"{options.suite}/systemd-{version}", options.only)
+        _, failed = check.run(node, f"{options.suite}/systemd-{node.systemd()}", options.only)
     sys.exit(1 if failed else 0)
 
 

@@ -17,6 +17,7 @@ SUBJECTS = (
     "journaling",
     "directories",
     "sandbox",
+    "releases",
     "verifying",
     "serving",
     "gate",

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::unit_properties::UnitProperties;
 
-/// The directives of systemd.exec(5) that make a mount namespace, each by itself, tried on systemd 252 and
-/// 257. The last directives have older names, or were added later.
-const DIRECTIVES: [&str; 35] = [
+/// The directives of systemd.exec(5) that make a mount namespace, each by itself, tried on systemd 247
+/// to 262. The last directives have older names, or were added later.
+const DIRECTIVES: [&str; 36] = [
     "PrivateMounts",
     "PrivateTmp",
     "PrivateDevices",
@@ -35,6 +35,7 @@ const DIRECTIVES: [&str; 35] = [
     "MountFlags",
     "RootDirectory",
     "RootImage",
+    "RootMStack",
     "MountImages",
     "ExtensionImages",
     "ExtensionDirectories",
@@ -47,7 +48,7 @@ const DIRECTIVES: [&str; 35] = [
     "PrivateBPF",
     "BindLogSockets",
 ];
-/// These make a mount namespace on systemd 257, and not on 252.
+/// These make a mount namespace on systemd 257 and later, and not on 252.
 const LATER: [&str; 3] = [PRIVATE_NETWORK, NETWORK_NAMESPACE_PATH, "MountAPIVFS"];
 const PRIVATE_MOUNTS: &str = "PrivateMounts";
 const PRIVATE_NETWORK: &str = "PrivateNetwork";
@@ -268,7 +269,12 @@ mod tests {
         ] {
             assert_eq!(of_service(off), [] as [&str; 0], "{off}");
         }
-        for on in ["MountFlags=slave", "ReadOnlyPaths=/", "ProtectHome=tmpfs"] {
+        for on in [
+            "MountFlags=slave",
+            "ReadOnlyPaths=/",
+            "ProtectHome=tmpfs",
+            "RootMStack=/a",
+        ] {
             assert_eq!(of_service(on), [on]);
         }
         assert_eq!(

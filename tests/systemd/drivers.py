@@ -20,7 +20,7 @@ VALUES = {
     "NetworkNamespacePath": "/proc/1/ns/net",
 }
 # They need an image, or make no mount namespace by themselves: the service sees another directory.
-NOT_TRIED = {"RootDirectory", "RootImage", "MountImages", "ExtensionImages", "ExtensionDirectories"}
+NOT_TRIED = {"RootDirectory", "RootImage", "RootMStack", "MountImages", "ExtensionImages", "ExtensionDirectories"}
 # The first systemd that knows a directive; one before 247 is not tried.
 SINCE = {
     "ExecPaths": 248,

@@ -1,4 +1,4 @@
-"""The repositories of a release, carried to a node without a network: with the key alone trusted, and tampered with."""
+"""The apt repository of a release, carried to a node without a network: with its key alone trusted, and tampered with."""
 
 import contextlib
 import re
@@ -13,7 +13,6 @@ RELEASE = f"/srv/{NAME}"
 KEY = f"{RELEASE}/{NAME}.asc"
 TRUSTED = f"/etc/apt/keyrings/{NAME}.asc"
 APT = f"{RELEASE}/apt"
-YUM = f"{RELEASE}/yum"
 REPO = f"/etc/yum.repos.d/{NAME}.repo"
 
 
@@ -109,30 +108,6 @@ def apt_refuses_a_tampered_repository(node):
         apt_refuses(node, "NO_PUBKEY", "Missing key")
     follow(node, "apt-get install node-storage-driver-registrar")
     assert is_installed(node), "it refuses the repository also after it was put right"
-
-
-def dnf(node, architecture):
-    """Asks dnf what the repository has, with the key of the page's file alone."""
-    node.run("rm", "-rf", "/var/cache/dnf", "/etc/yum.repos.d")
-    node.run("mkdir", "-p", "/etc/yum.repos.d")
-    done = follow(node, "dnf install node-storage-driver-registrar")
-    assert done.returncode == 0, done.stderr
-    options = ("-q", "-y", "--releasever=1", "--setopt=reposdir=/etc/yum.repos.d", "--setopt=skip_if_unavailable=0")
-    query = ("repoquery", "--forcearch", architecture, "--queryformat", "%{name}-%{version}-%{release}.%{arch}")
-    return node.run("dnf", *options, *query, check=False, timeout=120)
-
-
-@check
-def dnf_reads_the_carried_repository_and_refuses_a_tampered_one(node):
-    carry_in(node)
-    for architecture in ("x86_64", "aarch64"):
-        found = dnf(node, architecture)
-        expected = [f"{NAME}-{version(node)}-1.{architecture}"]
-        assert found.stdout.split() == expected, found.stdout + found.stderr
-    with changed(node, f"{YUM}/repodata/repomd.xml", b"<revision>", b"<revision>0"):
-        refused = dnf(node, "x86_64")
-    assert refused.returncode != 0 and NAME not in refused.stdout, refused.stdout
-    assert "GPG" in refused.stderr or "signature" in refused.stderr, refused.stderr
 
 
 def forget(node):

@@ -27,6 +27,7 @@ SUBJECTS = (
     "packages",
     "volumes",
     "repository",
+    "yum_repository",
     "ansible_install",
     "extension",
 )
@@ -35,8 +36,14 @@ PACKAGES = (
     "deb", "next-deb", "first-deb", "rpm", "next-rpm", "first-rpm", "image", "next-image", "release", "other-key",
 )
 # Bookworm's Ansible does not know the Python of later suites, so their root file systems have no sshd.
-# Bookworm's podman has no quadlets.
-ALONE = {"rollout": "bookworm", "ansible_install": "bookworm", "quadlets": "trixie"}
+# Bookworm's podman has no quadlets. dnf is in one root file system. Bullseye's systemd has no systemd-sysext.
+ONLY = {
+    "rollout": {"bookworm"},
+    "ansible_install": {"bookworm"},
+    "quadlets": {"trixie"},
+    "yum_repository": {"trixie"},
+    "extension": {"bookworm", "trixie", "forky"},
+}
 
 
 def main():
@@ -47,10 +54,10 @@ def main():
     parser.add_argument("suite")
     options = parser.parse_args()
     for subject in SUBJECTS:
-        if ALONE.get(subject, options.suite) == options.suite:
+        if options.suite in ONLY.get(subject, {options.suite}):
             importlib.import_module(subject)
         else:
-            print(f"# {options.suite}: {subject} runs on {ALONE[subject]} only", flush=True)
+            print(f"# {options.suite}: {subject} runs on {', '.join(sorted(ONLY[subject]))} only", flush=True)
 
     with Container(options.suite) as container:
         container.boot()

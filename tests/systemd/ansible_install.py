@@ -15,14 +15,15 @@ from repository import TRUSTED, forget, version
 def the_playbook_of_the_page_installs_from_the_carried_repository(node):
     forget(node)
     with tempfile.TemporaryDirectory(prefix="nsdr-ansible-") as directory:
-        playbook = Playbook(node, directory, block("install.md", "yaml", "ansible.builtin.unarchive"))
+        text = block("install.md", "yaml", "ansible.builtin.unarchive").replace("1.0.0", version(node))
+        playbook = Playbook(node, directory, text)
         tarball = node.path(node.release)
         shutil.copy(tarball, playbook.directory)
         shutil.unpack_archive(tarball, directory)
         release = playbook.directory / Path(node.release).stem
         shutil.copy(release / Path(TRUSTED).name, playbook.directory)
         for changes in (True, False):
-            counts, said = playbook.play(limit="node", version=version(node))
+            counts, said = playbook.play(limit="node")
             assert counts["failed"] == 0 and (counts["changed"] > 0) == changes, said
     assert node.is_active() and node.installed_version() == f"{version(node)}-1"
     node.systemctl("start", f"driver@{DRIVER}")

@@ -113,4 +113,4 @@ def apt_refuses_a_tampered_repository(node):
 def forget(node):
     """Removes what the operator has written for the repositories."""
     remove(node)
-    node.run("rm", "-rf", TRUSTED, REPO, RELEASE, f"{RELEASE}-{version(node)}")
+    node.run("rm", "-rf", TRUSTED, REPO, "/var/cache/dnf", RELEASE, f"{RELEASE}-{version(node)}")

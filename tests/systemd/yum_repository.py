@@ -5,25 +5,24 @@ from packages import NAME
 from repository import RELEASE, carry_in, changed, follow, version
 
 
-def dnf(node, architecture):
+def dnf(node):
     """Asks dnf what the repository has, with the key of the page's file alone."""
     node.run("rm", "-rf", "/var/cache/dnf", "/etc/yum.repos.d")
     node.run("mkdir", "-p", "/etc/yum.repos.d")
     done = follow(node, "dnf install node-storage-driver-registrar")
     assert done.returncode == 0, done.stderr
     options = ("-q", "-y", "--releasever=1", "--setopt=reposdir=/etc/yum.repos.d", "--setopt=skip_if_unavailable=0")
-    query = ("repoquery", "--forcearch", architecture, "--queryformat", "%{name}-%{version}-%{release}.%{arch}")
+    query = ("repoquery", "--queryformat", "%{name}-%{version}-%{release}.%{arch}")
     return node.run("dnf", *options, *query, check=False, timeout=120)
 
 
 @check
 def dnf_reads_the_carried_repository_and_refuses_a_tampered_one(node):
     carry_in(node)
-    for architecture in ("x86_64", "aarch64"):
-        found = dnf(node, architecture)
-        expected = [f"{NAME}-{version(node)}-1.{architecture}"]
-        assert found.stdout.split() == expected, found.stdout + found.stderr
+    found = dnf(node)
+    expected = {f"{NAME}-{version(node)}-1.{architecture}" for architecture in ("x86_64", "aarch64")}
+    assert set(found.stdout.split()) == expected, found.stdout + found.stderr
     with changed(node, f"{RELEASE}/yum/repodata/repomd.xml", b"<revision>", b"<revision>0"):
-        refused = dnf(node, "x86_64")
+        refused = dnf(node)
     assert refused.returncode != 0 and NAME not in refused.stdout, refused.stdout
     assert "GPG" in refused.stderr or "signature" in refused.stderr, refused.stderr

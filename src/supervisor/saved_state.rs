@@ -51,8 +51,8 @@ pub(crate) struct SavedState {
 pub(crate) struct SavedDriver {
     #[serde(flatten)]
     pub(crate) record: Record,
-    /// Not known for a file of an earlier version.
-    #[serde(default)]
+    /// Not known for a file of an earlier version, or if a later version has a word of its own for it.
+    #[serde(default, deserialize_with = "if_valid")]
     pub(crate) origin: Option<Origin>,
     /// Where the driver was expected.
     #[serde(default)]

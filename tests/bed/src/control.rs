@@ -55,11 +55,23 @@ fn call<F>(
 where
     F: Future<Output = Result<(), Status>>,
 {
+    on_channel(socket, move |channel| ask(ControlClient::new(channel)))
+}
+
+/// The same for a call of any kind.
+pub(crate) fn on_channel<T, F>(
+    socket: &Path,
+    ask: impl FnOnce(Channel) -> F + Send + 'static,
+) -> Result<T, Status>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Status>>,
+{
     let (answer, answered) = mpsc::channel();
     let socket = PathBuf::from(socket);
     let _worker = Worker::spawn("control-call", move || async move {
         let outcome = match channel::connect(&socket).await {
-            Ok(channel) => ask(ControlClient::new(channel)).await,
+            Ok(channel) => ask(channel).await,
             Err(error) => {
                 let text = format!("connect {}: {error}", socket.display());
                 Err(Status::unavailable(text))

@@ -26,6 +26,7 @@
 //! - [`script`]: a program that the test writes or copies
 //! - [`skipped`]: for a test that cannot run on this machine
 //! - [`control`]: single calls of the program verify
+//! - [`exchange`]: such a call as bytes, and a [`ByteServer`] that answers it
 //! - [`wire`]: single calls of a kubelet; [`Callers`] makes many
 //! - [`raw`]: such a call, written byte by byte
 //! - [`mod@eventually`]: waits for a condition instead of sleeping
@@ -39,6 +40,7 @@ mod dead_socket;
 pub mod dice;
 pub mod driver;
 pub mod eventually;
+pub mod exchange;
 pub mod flood;
 pub mod footprint;
 pub mod hanging;
@@ -75,6 +77,7 @@ pub use dead_socket::{dead_socket, try_dead_socket};
 pub use dice::Dice;
 pub use driver::{Behaviour, FakeDriver};
 pub use eventually::{eventually, eventually_every, never, stays};
+pub use exchange::ByteServer;
 pub use flood::flood;
 pub use footprint::Footprint;
 pub use hanging::{Hang, HangingMount};

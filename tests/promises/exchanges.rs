@@ -172,10 +172,13 @@ fn a_driver_of_a_release_is_taken_over() {
     }
 }
 
+/// A method, and the bytes of the request.
+type Asked = (String, Vec<u8>);
+
 /// A daemon of a release, or of a later version: it has the answers of one command.
 struct Daemon {
     runtime_dir: PathBuf,
-    requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    requests: Arc<Mutex<Vec<Asked>>>,
     _server: ByteServer,
 }
 

@@ -5,33 +5,32 @@ use std::collections::BTreeSet;
 use crate::list::keeps;
 use crate::setup;
 
-/// A flag or an argument as the lists have it.
-fn argument(argument: &clap::Arg) -> String {
+/// A flag or an argument as the lists have it, and a line for each word that it allows.
+fn argument(argument: &clap::Arg) -> Vec<String> {
     let takes_value = argument.get_action().takes_values();
     let names = argument.get_value_names().unwrap_or_default();
     let value: Vec<String> = names.iter().map(|name| format!(" {name}")).collect();
-    let values = argument.get_possible_values();
-    let words: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
     let defaults = argument.get_default_values();
     let default: Vec<_> = defaults
         .iter()
         .map(|value| value.to_string_lossy())
         .collect();
-    let mut line = match argument.get_long() {
+    let name = match argument.get_long() {
         Some(long) if takes_value => format!("--{long}{}", value.concat()),
         Some(long) => format!("--{long}"),
         None => value.concat().trim_start().to_owned(),
     };
+    let mut line = name.clone();
     if argument.is_required_set() {
         line += ", required";
-    }
-    if takes_value && !words.is_empty() {
-        line += &format!(", of {}", words.join(", "));
     }
     if takes_value && !default.is_empty() {
         line += &format!(", default {}", default.join(" "));
     }
-    line
+    let values = argument.get_possible_values();
+    let words = values.iter().filter(|_| takes_value);
+    let words = words.map(|word| format!("{name} allows {}", word.get_name()));
+    [line].into_iter().chain(words).collect()
 }
 
 /// Hidden commands and flags are for the packages, the completions and the other programs of this one.
@@ -42,7 +41,7 @@ fn every_promised_command_and_flag_is_there() {
     let shown = |command: &clap::Command| -> Vec<String> {
         let arguments = command.get_arguments();
         let arguments = arguments.filter(|argument| !argument.is_hide_set());
-        arguments.map(argument).collect()
+        arguments.flat_map(argument).collect()
     };
     let global: BTreeSet<String> = shown(&program).into_iter().collect();
     let mut lines: Vec<String> = global.iter().cloned().collect();

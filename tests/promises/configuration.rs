@@ -58,17 +58,16 @@ fn file(directory: &Path, text: &str) -> std::path::PathBuf {
     path
 }
 
-/// The words that a key allows; none if it allows others too. A key with a choice of words refuses any other word and
-/// lists its own.
-fn words(directory: &Path, key: &str) -> Option<String> {
+/// The words that a key allows, if it allows no others. Such a key refuses any other word and lists its own.
+fn words(directory: &Path, key: &str) -> Vec<String> {
     let file = file(directory, &format!("{key} = \"?\"\n"));
     let output: Output = program(&["config", "--config", file.to_str().unwrap()])
         .output()
         .unwrap();
     let said = stderr(&output);
-    let list = said.split(": must be \"").nth(1)?;
-    let words: Vec<&str> = list.split('"').step_by(2).collect();
-    Some(words.join(", "))
+    let list = said.split(": must be \"").nth(1);
+    let words = list.map(|list| list.split('"').step_by(2).map(str::to_owned));
+    words.into_iter().flatten().collect()
 }
 
 #[test]
@@ -78,12 +77,12 @@ fn every_promised_key_has_its_default_and_its_words() {
         &file(directory.path(), &format!("[{DRIVER}]\n")),
         |_command| {},
     );
-    let lines = defaults.into_iter().map(|(key, effective)| {
+    let lines = defaults.into_iter().flat_map(|(key, effective)| {
         let default = effective.value.unwrap_or(effective.source);
-        match words(directory.path(), &key) {
-            Some(words) => format!("{key} = {default}, of {words}"),
-            None => format!("{key} = {default}"),
-        }
+        let words = words(directory.path(), &key);
+        let mut lines = vec![format!("{key} = {default}")];
+        lines.extend(words.iter().map(|word| format!("{key} allows {word}")));
+        lines
     });
     keeps("key", lines.collect::<Vec<_>>());
 }

@@ -28,7 +28,10 @@ fn is_on(text: &str, subject: &str, rest: &str) -> bool {
         "variable" => text.contains("`NSDR_`"),
         "exit" | "message" | "field" => text.contains(word(0)),
         "command" if rest.starts_with("--") => in_row_of("--config", word(0)),
-        "command" if rest.contains(' ') => in_row_of(word(0), word(1)),
+        "command" if rest.contains(' ') => {
+            let last = rest.rsplit_once(" allows ").map_or("", |(_, word)| word);
+            in_row_of(word(0), word(1)) && in_row_of(word(0), last)
+        }
         "package" | "unit" => {
             let name = if subject == "unit" { word(1) } else { word(0) };
             text.contains(name.split('=').next().unwrap())
@@ -37,7 +40,11 @@ fn is_on(text: &str, subject: &str, rest: &str) -> bool {
         "state.json" | "control.sock" => quoted(subject),
         "notify" => text.contains(rest),
         "http" => quoted(word(0)),
-        "key" => quoted(rest.split(" = ").next().unwrap()),
+        "key" => {
+            let word = rest.rsplit_once(" allows ");
+            let is_listed = word.is_none_or(|(_, word)| text.contains(&format!("`\"{word}\"`")));
+            quoted(rest.split(" = ").next().unwrap().split(' ').next().unwrap()) && is_listed
+        }
         "metric" => quoted(rest.split(['{', ' ']).next().unwrap()),
         _ if subject.starts_with("json:") => {
             let path = rest.rsplit_once(": ").unwrap().0;

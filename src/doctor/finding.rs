@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The name of a check, which programs may rely on.
+/// The name of a check, for people: docs/stability.md does not promise it.
 type Check = &'static str;
 
 /// The fix for a check that needs more rights.

@@ -231,6 +231,8 @@ fn a_release_writes_files_and_messages_that_other_releases_can_read() {
     let format = format!("format is {}", state["format"]);
     let mut lines = Shape::of(&MAPS, &[state]).lines();
     lines.push(format);
+    // Not every file system knows when a file was created.
+    lines.retain(|line| !line.contains(".born"));
     keeps("state.json", lines);
 }
 

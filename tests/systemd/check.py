@@ -13,14 +13,14 @@ def check(function):
     return function
 
 
-def run(node, label, wanted, share=(0, 1)):
+def run(node, label, wanted, share=(0, 1), suits=lambda function: True):
     """Runs the checks whose names contain any of the wanted words; gives how many they were and how many failed.
 
-    With a share of (1, 3), only every third of them, from the second on.
+    With a share of (1, 3), only every third of them, from the second on; and of them those that suit.
     """
     passed = failed = 0
     for node.check, function in enumerate(_checks):
-        if node.check % share[1] != share[0]:
+        if node.check % share[1] != share[0] or not suits(function):
             continue
         name = f"{label}: {function.__name__.replace('_', ' ')}"
         # Installing is not a choice: everything after it needs it.

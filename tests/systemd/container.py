@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-PATIENCE = 60
+from system import PATIENCE, System, end_when_told, eventually
 
 
-class Container:
+class Container(System):
     """One container. Ends with everything it made when the `with` block ends."""
 
     def __init__(self, suite, options=()):
@@ -25,8 +25,7 @@ class Container:
         self.leader = None
 
     def __enter__(self):
-        # So that it goes when we are told to, and is not left half gone when we are told twice.
-        signal.signal(signal.SIGTERM, _end)
+        end_when_told()
         rootfs = [Path(__file__).parent / "rootfs", self._suite]
         tar = subprocess.run(rootfs, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         _sweep()
@@ -95,36 +94,13 @@ class Container:
         finally:
             self.boot()
 
-    def run(self, *command, check=True, input=None, timeout=PATIENCE):
-        """Runs a command inside, as a root shell there would."""
+    def _inside(self, command):
         namespaces = ["-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-C", "--wdns=/"]
-        done = subprocess.run(
-            ["nsenter", *namespaces, "--", *map(str, command)],
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root",
-                 "DEBIAN_FRONTEND": "noninteractive", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"},
-            stdin=subprocess.DEVNULL if input is None else None,
-            input=input,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=timeout,
-        )
-        if check and done.returncode != 0:
-            words = " ".join(map(str, command))
-            raise AssertionError(
-                f"{words} ended with {done.returncode}: {(done.stdout + done.stderr).strip()}"
-            )
-        return done
+        return ["nsenter", *namespaces, "--", *command]
 
     def path(self, inside):
         """A path inside as this process reaches it, with what is mounted there."""
         return Path(f"/proc/{self.leader}/root") / str(inside).lstrip("/")
-
-    def write(self, inside, text, mode=0o644):
-        path = self.path(inside)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(mode)
 
     def _find_leader(self):
         if self._nspawn.poll() is not None:
@@ -149,18 +125,6 @@ class Container:
         self._nspawn = self.leader = None
 
 
-def eventually(what, condition, patience=PATIENCE):
-    """Waits until the condition gives something, and gives that back."""
-    deadline = time.monotonic() + patience
-    while True:
-        found = condition()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience} s: {what}")
-        time.sleep(0.05)
-
-
 def _unified():
     """Where the unified hierarchy is: beside the old ones, or all there is."""
     beside = Path("/sys/fs/cgroup/unified")
@@ -174,11 +138,6 @@ def _pids(pid):
     except (FileNotFoundError, ProcessLookupError):
         return []
     return next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
-
-
-def _end(*_):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(1)
 
 
 def _sweep():

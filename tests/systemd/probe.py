@@ -2,9 +2,10 @@
 """Runs inside a unit and tries what a sandbox should refuse.
 
 probe.py [NAME…] prints one JSON object: for each probe, null when it got through, or how it was
-refused. A probe is named after the directive that refuses it, and after the group for system
-calls. Each tells its directive apart from a lack of privileges: for a system call this means
-arguments that the kernel itself would turn down with anything but EPERM.
+refused, or {"absent": why} where this kernel has nothing to try. A probe is named after the directive
+that refuses it, and after the group for system calls. Each tells its directive apart from a lack of
+privileges: for a system call this means arguments that the kernel itself would turn down with
+anything but EPERM.
 """
 
 import ctypes
@@ -14,6 +15,7 @@ import mmap
 import os
 import resource
 import socket
+import struct
 import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -23,10 +25,32 @@ MARKER = "nsdr-probe"
 TCP_PORT = 7799
 DRIVER_SOCKET = "/vdata/storage/plugins/local.csi.paas.cucloud/csi.sock"
 PROBES = {}
+MACHINE = os.uname().machine
+# The numbers of the system calls. A call that an architecture does not have is not in its table.
+CALLS = {
+    "x86_64": {
+        "chown": 92, "chroot": 161, "clock_settime": 227, "delete_module": 176, "io_setup": 206, "iopl": 172,
+        "keyctl": 250, "listen": 50, "mlock": 149, "modify_ldt": 154, "mount": 165, "mq_open": 240, "msgget": 68,
+        "personality": 135, "pkey_alloc": 330, "process_vm_readv": 310, "process_vm_writev": 311, "ptrace": 101,
+        "reboot": 169, "semget": 64, "sethostname": 170, "setpriority": 141, "setuid": 105, "shmget": 29,
+        "swapoff": 168, "_sysctl": 156, "unshare": 272, "userfaultfd": 323,
+    },
+    "aarch64": {
+        "chroot": 51, "clock_settime": 112, "delete_module": 106, "fchownat": 54, "io_setup": 0, "keyctl": 219,
+        "listen": 201, "mlock": 228, "mount": 40, "mq_open": 180, "msgget": 186, "personality": 92,
+        "pkey_alloc": 289, "process_vm_readv": 270, "process_vm_writev": 271, "ptrace": 117, "reboot": 142,
+        "semget": 190, "sethostname": 161, "setpriority": 140, "setuid": 146, "shmget": 194, "swapoff": 225,
+        "unshare": 97, "userfaultfd": 282,
+    },
+}[MACHINE]
 
 
 class Refused(Exception):
     pass
+
+
+class Absent(Exception):
+    """This kernel has nothing that the directive could refuse."""
 
 
 def probe(name):
@@ -66,12 +90,14 @@ def all_refused(*attempts):
     return attempt
 
 
-def syscall(number, *arguments):
+def syscall(name, *arguments):
     """Refused if the filter says EPERM; whatever else the kernel says, the call reached it."""
 
     def attempt():
+        if name not in CALLS:
+            raise Absent(f"{MACHINE} has no {name}, nor another call of its group")
         ctypes.set_errno(0)
-        if libc.syscall(number, *arguments) == -1:
+        if libc.syscall(CALLS[name], *arguments) == -1:
             code = ctypes.get_errno()
             if code == errno.EPERM:
                 raise OSError(code, os.strerror(code))
@@ -132,11 +158,11 @@ def write_a_tunable():
 @probe("ProtectHostname")
 def set_the_host_name():
     name = os.uname().nodename.encode()
-    syscall(170, name, len(name))()
+    syscall("sethostname", name, len(name))()
 
 
 # An unknown clock.
-PROBES["ProtectClock"] = syscall(227, 999, None)
+PROBES["ProtectClock"] = syscall("clock_settime", 999, None)
 
 
 @probe("ProtectKernelLogs")
@@ -196,7 +222,7 @@ def of_self(field):
 
 
 # PER_LINUX32
-PROBES["LockPersonality"] = syscall(135, 8)
+PROBES["LockPersonality"] = syscall("personality", 8)
 
 
 @probe("MemoryDenyWriteExecute")
@@ -205,7 +231,9 @@ def map_memory_to_write_and_execute():
 
 
 CLONE_NEWUTS, CLONE_NEWNS = 0x04000000, 0x00020000
-PROBES["RestrictNamespaces"] = all_refused(syscall(272, CLONE_NEWUTS), syscall(272, CLONE_NEWNS))
+PROBES["RestrictNamespaces"] = all_refused(
+    syscall("unshare", CLONE_NEWUTS), syscall("unshare", CLONE_NEWNS)
+)
 
 
 @probe("RestrictRealtime")
@@ -224,17 +252,41 @@ def make_a_set_uid_file():
         os.unlink(path)
 
 
-@probe("SystemCallArchitectures")
-def call_the_kernel_as_a_32_bit_program():
+def call_from_a_page():
     # mov eax, 20 (getpid); int 0x80; ret
     code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
     page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     page.write(code)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    start = ctypes.c_char.from_buffer(page)
+    # The page lives as long as something points into it.
+    return lambda: os._exit(0 if ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(start))() > 0 else 1)
+
+
+def call_from_a_program():
+    # An ELF file for 32-bit ARM with one segment: mov r0, #0; mov r7, #1 (exit); svc 0
+    code = struct.pack("<3I", 0xE3A00000, 0xE3A07001, 0xEF000000)
+    start, size = 0x10000, 52 + 32 + len(code)
+    header = b"\x7fELF\1\1\1".ljust(16, b"\0") + struct.pack(
+        "<2H5I6H", 2, 40, 1, start + 52 + 32, 52, 0, 0x05000000, 52, 32, 1, 0, 0, 0
+    )
+    segment = struct.pack("<8I", 1, 0, start, start, size, size, 5, 0x10000)
+    file = os.memfd_create("probe", 0)
+    os.write(file, header + segment + code)
+    return lambda: os.execve(file, ["probe"], {})
+
+
+@probe("SystemCallArchitectures")
+def call_the_kernel_as_a_32_bit_program():
+    call = {"x86_64": call_from_a_page, "aarch64": call_from_a_program}[MACHINE]()
     child = os.fork()
     if child == 0:
-        os._exit(0 if ctypes.CFUNCTYPE(ctypes.c_int)(address)() > 0 else 1)
+        try:
+            call()
+        except OSError as error:
+            os._exit(error.errno)
     status = os.waitpid(child, 0)[1]
+    if os.waitstatus_to_exitcode(status) == errno.ENOEXEC:
+        raise Absent("this kernel runs no 32-bit programs")
     if status != 0:
         raise Refused(f"ended with status {status}")
 
@@ -245,33 +297,35 @@ def files_are_for_others_too():
         raise Refused("the mask is 077")
 
 
-# x86-64; the second number is what would come back without a filter.
+# The last words are what would come back without a filter.
 PROBES |= {
-    "SystemCallFilter @aio": syscall(206, 0, None),  # io_setup: EINVAL
-    "SystemCallFilter @chown": syscall(92, None, -1, -1),  # chown: EFAULT
-    "SystemCallFilter @clock": syscall(227, 999, None),  # clock_settime: EINVAL
-    "SystemCallFilter @cpu-emulation": syscall(154, 999, None, 0),  # modify_ldt: ENOSYS
-    "SystemCallFilter @debug": syscall(101, 0x4206, -1, None, None),  # ptrace: ESRCH
-    "SystemCallFilter @keyring": syscall(250, 999, 0, 0, 0, 0),  # keyctl: EOPNOTSUPP
-    "SystemCallFilter @memlock": syscall(149, None, 0),  # mlock: 0
-    "SystemCallFilter @module": syscall(176, None, 0),  # delete_module
-    "SystemCallFilter @mount": syscall(165, None, None, None, 0, None),  # mount: EFAULT
-    "SystemCallFilter @obsolete": syscall(156, None),  # _sysctl: ENOSYS
-    "SystemCallFilter @pkey": syscall(330, 999, 0),  # pkey_alloc: EINVAL
-    "SystemCallFilter @privileged": syscall(161, None),  # chroot: EFAULT
-    "SystemCallFilter @raw-io": syscall(172, 999),  # iopl: EINVAL
-    "SystemCallFilter @reboot": syscall(169, 0, 0, 0, None),  # reboot
-    "SystemCallFilter @resources": syscall(141, 999, 0, 0),  # setpriority: EINVAL
-    "SystemCallFilter @setuid": syscall(105, -1),  # setuid: EINVAL
-    "SystemCallFilter @swap": syscall(168, None),  # swapoff
-    "SystemCallFilter listen": syscall(50, -1, 0),  # EBADF
-    "SystemCallFilter mq_open": syscall(240, None, 0, 0, None),  # EFAULT
-    "SystemCallFilter msgget": syscall(68, 0x6E736472, 0),  # ENOENT
-    "SystemCallFilter process_vm_readv": syscall(310, 0, None, 0, None, 0, 1),  # EINVAL
-    "SystemCallFilter process_vm_writev": syscall(311, 0, None, 0, None, 0, 1),  # EINVAL
-    "SystemCallFilter semget": syscall(64, 0x6E736472, 0, 0),  # ENOENT
-    "SystemCallFilter shmget": syscall(29, 0x6E736472, 0, 0),  # ENOENT
-    "SystemCallFilter userfaultfd": syscall(323, -1),  # EINVAL
+    "SystemCallFilter @aio": syscall("io_setup", 0, None),  # EINVAL
+    "SystemCallFilter @chown": (
+        syscall("chown", None, -1, -1) if "chown" in CALLS else syscall("fchownat", -1, None, -1, -1, 0)
+    ),  # EFAULT
+    "SystemCallFilter @clock": syscall("clock_settime", 999, None),  # EINVAL
+    "SystemCallFilter @cpu-emulation": syscall("modify_ldt", 999, None, 0),  # ENOSYS
+    "SystemCallFilter @debug": syscall("ptrace", 0x4206, -1, None, None),  # ESRCH
+    "SystemCallFilter @keyring": syscall("keyctl", 999, 0, 0, 0, 0),  # EOPNOTSUPP
+    "SystemCallFilter @memlock": syscall("mlock", None, 0),  # 0
+    "SystemCallFilter @module": syscall("delete_module", None, 0),
+    "SystemCallFilter @mount": syscall("mount", None, None, None, 0, None),  # EFAULT
+    "SystemCallFilter @obsolete": syscall("_sysctl", None),  # ENOSYS
+    "SystemCallFilter @pkey": syscall("pkey_alloc", 999, 0),  # EINVAL
+    "SystemCallFilter @privileged": syscall("chroot", None),  # EFAULT
+    "SystemCallFilter @raw-io": syscall("iopl", 999),  # EINVAL
+    "SystemCallFilter @reboot": syscall("reboot", 0, 0, 0, None),
+    "SystemCallFilter @resources": syscall("setpriority", 999, 0, 0),  # EINVAL
+    "SystemCallFilter @setuid": syscall("setuid", -1),  # EINVAL
+    "SystemCallFilter @swap": syscall("swapoff", None),
+    "SystemCallFilter listen": syscall("listen", -1, 0),  # EBADF
+    "SystemCallFilter mq_open": syscall("mq_open", None, 0, 0, None),  # EFAULT
+    "SystemCallFilter msgget": syscall("msgget", 0x6E736472, 0),  # ENOENT
+    "SystemCallFilter process_vm_readv": syscall("process_vm_readv", 0, None, 0, None, 0, 1),  # EINVAL
+    "SystemCallFilter process_vm_writev": syscall("process_vm_writev", 0, None, 0, None, 0, 1),  # EINVAL
+    "SystemCallFilter semget": syscall("semget", 0x6E736472, 0, 0),  # ENOENT
+    "SystemCallFilter shmget": syscall("shmget", 0x6E736472, 0, 0),  # ENOENT
+    "SystemCallFilter userfaultfd": syscall("userfaultfd", -1),  # EINVAL
 }
 
 
@@ -378,6 +432,8 @@ def outcome(name):
         PROBES[name]()
     except (OSError, Refused) as error:
         return str(error)
+    except Absent as why:
+        return {"absent": str(why)}
     return None
 
 

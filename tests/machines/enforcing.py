@@ -54,12 +54,12 @@ def denials(node):
     return found
 
 
+def is_explained(denial):
+    return any(denial[:3] == row[:3] and denial[3] <= row[3] for row in EXPLAINED)
+
+
 def ours(node):
     """The denials that concern the daemon or its directories, and are not explained."""
-
-    def is_explained(denial):
-        return any(denial[:3] == row[:3] and denial[3] <= row[3] for row in EXPLAINED)
-
     return [denial for denial in denials(node) if OURS.search(denial[4]) and not is_explained(denial)]
 
 
@@ -81,10 +81,12 @@ def no_denial_is_ours_in_all_of_the_above(node):
     assert node.run("getenforce").stdout.strip() == "Enforcing"
     driver = node.show("MainPID", unit=f"driver@{DRIVER}")["MainPID"]
     kubelet = node.show("MainPID", unit="kubelet")["MainPID"]
+    found = denials(node)
+    explained = [one for one in found if OURS.search(one[4]) and is_explained(one)]
     print(
         f"# domains: daemon {domain(node, node.pid())}, driver {domain(node, driver)},"
         f" kubelet {domain(node, kubelet)}; {REGISTRY} is {type_of(node, REGISTRY)};"
-        f" {len(denials(node))} denials in all", flush=True,
+        f" {len(found)} denials in all, of ours {len(explained)} that are explained", flush=True,
     )
     assert not ours(node), ours(node)
 
@@ -103,7 +105,6 @@ def the_label_of_the_policy_disturbs_no_unconfined_kubelet_and_the_doctor_warns(
 
 @check
 def a_confined_kubelet_is_denied_until_it_has_the_label_and_the_rule(node):
-    """Shows also that a denial is counted."""
     node.settle()
     node.systemctl("stop", UNIT, "kubelet")
     node.run("chcon", "-t", "kubelet_exec_t", PROGRAM_OF_KUBELET)
@@ -135,3 +136,12 @@ def a_confined_kubelet_is_denied_until_it_has_the_label_and_the_rule(node):
         assert len(ours(node)) == before, ours(node)[before:]
     finally:
         node.drop_in(None, unit="kubelet.service")
+
+
+@check
+def a_denial_of_the_daemon_is_counted(node):
+    """Or the checks above would prove nothing."""
+    confined = "system_u:system_r:getty_t:s0"
+    refused = node.run("runcon", confined, PROGRAM, "--version", check=False)
+    assert refused.returncode != 0, refused.stdout
+    eventually("it is counted", lambda: any("getty_t" in one[:2] and PROGRAM in one[4] for one in ours(node)))

@@ -22,7 +22,7 @@ Type=ether
 [Network]
 Address=10.0.2.15/24
 """
-DISK = "4G"
+DISK = 4 << 30
 
 
 class Machine(System):
@@ -150,7 +150,9 @@ class Machine(System):
             assert len(found) == 1, f"kernels for {self._kernel}: {found}"
             shutil.copy(found[0], self._dir / name)
         self._prepare(root)
-        subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, self._disk, DISK], check=True)
+        with open(self._disk, "xb") as disk:
+            disk.truncate(DISK)
+        subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, self._disk], check=True)
         shutil.rmtree(root)
 
     def _kill(self):

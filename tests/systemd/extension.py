@@ -1,13 +1,18 @@
 """The image for hosts without packages: merged into /usr, at boot, upgraded, and gone without a trace."""
 
+import time
+from pathlib import Path
+
 from check import check
 from container import eventually
-from host import CONFIG, DRIVER, PROGRAM, RUNTIME, UNIT
+from gate import BAD
+from host import CONFIG, DRIVER, PROGRAM, RUNTIME, TIMER, UNIT
 from packages import NAME, leftovers
 from page import block
-from repository import forget
+from repository import forget, version
 
 LINK = f"/etc/extensions/{NAME}.raw"
+TIMER_DROP_IN = f"/etc/systemd/system/timers.target.d/{NAME}-verify.conf"
 RELOAD = "/etc/systemd/system/systemd-sysext.service.d/reload.conf"
 # A container has no devices for images until somebody makes them.
 LOOP_DEVICES = "c /dev/loop-control 0660 root root - 10:237\n" + "".join(
@@ -16,20 +21,12 @@ LOOP_DEVICES = "c /dev/loop-control 0660 root root - 10:237\n" + "".join(
 
 
 def reads_units_of_images(node):
-    """systemd from 255 on."""
-    return int(node.run("systemctl", "--version").stdout.split()[1]) >= 255
+    return node.systemd() >= 255
 
 
 def put(node, image):
     """The link of the operator."""
-    node.run("mkdir", "-p", "/etc/extensions")
     node.run("ln", "-sfn", image, LINK)
-
-
-def merge(node):
-    node.run("systemd-sysext", "refresh")
-    if not reads_units_of_images(node):
-        node.systemctl("daemon-reload")
 
 
 @check
@@ -38,8 +35,8 @@ def a_merged_image_starts_the_daemon_and_registers_a_driver_with_the_operators_c
     assert not leftovers(node), leftovers(node)
     node.write("/etc/tmpfiles.d/loop.conf", LOOP_DEVICES)
     node.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/loop.conf")
-    put(node, node.image)
-    merge(node)
+    steps = block("install.md", "sh", f"{LINK}\nsystemctl enable").replace("1.0.0", version(node))
+    node.run("sh", "-ec", f"cd {Path(node.image).parent}\n{steps}")
     eventually("the daemon is active", node.is_active)
     # Nothing below /etc: the defaults of the program, and no discovery.
     node.systemctl("start", f"driver@{DRIVER}")
@@ -52,16 +49,42 @@ def a_merged_image_starts_the_daemon_and_registers_a_driver_with_the_operators_c
 
 
 @check
-def an_image_brings_the_daemon_up_at_boot(node):
-    node.systemctl("enable", "systemd-sysext", f"driver@{DRIVER}")
+def an_image_brings_the_daemon_up_at_boot_before_the_kubelet(node):
+    node.systemctl("enable", f"driver@{DRIVER}")
+    node.write(TIMER_DROP_IN, block("install.md", "ini", f"Upholds={TIMER}"))
     if not reads_units_of_images(node):
-        words = "ExecStartPost=/usr/bin/systemctl daemon-reload"
-        node.write(RELOAD, block("install.md", "ini", words))
+        node.write(RELOAD, block("install.md", "ini", "ExecStartPost=/usr/bin/systemctl daemon-reload"))
     node.container.reboot()
     eventually("the daemon is active", node.is_active)
     node.wait_registered()
     node.wait_phase("registered")
+    node.up_before_the_kubelet()
+    assert node.show("ActiveState", unit=TIMER)["ActiveState"] == "active", "the timer of verify does not run"
+    node.path(TIMER_DROP_IN).unlink()
+    node.systemctl("daemon-reload")
+    node.systemctl("stop", TIMER)
     node.systemctl("disable", f"driver@{DRIVER}")
+
+
+@check
+def a_bad_configuration_with_an_image_is_not_noticed_and_ends_when_it_is_corrected(node):
+    node.calm()
+    since = node.now()
+    node.configure("plugins_dir = 3\n", BAD)
+
+    def restart():
+        assert node.systemctl("restart", UNIT, check=False).returncode != 0, "it started"
+        time.sleep(20)
+
+    try:
+        node.unnoticed(restart)
+    finally:
+        node.configure(None, BAD)
+    starts = node.journal("--since", since).count(f"Starting {UNIT}")
+    # docs/install.md: at most 16 in 10 s.
+    assert 16 <= starts <= 48, f"{starts} starts in 20 s"
+    eventually("systemd starts it again", node.is_active)
+    node.wait_phase("registered")
 
 
 @check

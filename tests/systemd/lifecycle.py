@@ -276,10 +276,7 @@ def after_a_reboot_it_is_up_before_the_kubelet_and_the_driver_is_registered(node
     node.container.reboot(lambda: link.is_symlink() or fail("the shutdown took the link away"))
     node.wait_registered()
     node.wait_phase("registered")
-    up = int(node.show("ActiveEnterTimestampMonotonic")["ActiveEnterTimestampMonotonic"])
-    began = node.show("ExecMainStartTimestampMonotonic", unit="kubelet.service")
-    began = int(began["ExecMainStartTimestampMonotonic"])
-    assert 0 < up <= began, f"the registrar was up at {up} us, the kubelet began at {began} us"
+    node.up_before_the_kubelet()
     node.systemctl("disable", f"driver@{DRIVER}")
 
 

@@ -85,3 +85,10 @@ class Node(Host):
         last = None
         while last != (last := self.kubelet.ledger.stat().st_size):
             time.sleep(1.2)
+
+    def up_before_the_kubelet(self):
+        """After a boot: the kubelet began when the registrar was up."""
+        up = int(self.show("ActiveEnterTimestampMonotonic")["ActiveEnterTimestampMonotonic"])
+        began = self.show("ExecMainStartTimestampMonotonic", unit="kubelet.service")
+        began = int(began["ExecMainStartTimestampMonotonic"])
+        assert 0 < up <= began, f"the registrar was up at {up} us, the kubelet began at {began} us"

@@ -13,7 +13,7 @@ use crate::config::Settings;
 const INOTIFY_LIMITS: [(&str, u64); 2] = [("max_user_instances", 128), ("max_user_watches", 8192)];
 /// A correct clock shows a later time.
 const EARLIEST: &str = "2025-01-01T00:00:00Z";
-/// Types that a kubelet and its containers may not use.
+/// Types that a confined kubelet and its containers may not use.
 const USELESS_LABELS: [&str; 4] = ["default_t", "unlabeled_t", "user_home_t", "mnt_t"];
 
 /// Checks that say why discovery finds no driver.
@@ -65,9 +65,12 @@ fn label(directory: &Path) -> Option<Finding> {
     let kind = context.trim_end_matches('\0').split(':').nth(2)?;
     USELESS_LABELS.contains(&kind).then(|| {
         let shown = directory.display();
-        let found = format!("SELinux is enforcing, and no kubelet may use {shown} (type {kind})");
+        let found = format!(
+            "SELinux is enforcing, and a confined kubelet may not use {shown} (type {kind})"
+        );
         let fix = format!(
-            "semanage fcontext -a -t container_file_t '{shown}(/.*)?' && restorecon -R {shown}"
+            "if `ps -eZ` shows the kubelet as kubelet_t: semanage fcontext -a -t container_file_t '{shown}(/.*)?' && \
+             restorecon -R {shown}; docs/security.md says what else it needs"
         );
         Finding::warning("SELinux", found, fix)
     })

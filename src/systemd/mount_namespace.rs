@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::unit_properties::UnitProperties;
 
-/// The directives of systemd.exec(5) that make a mount namespace, each by itself, tried on systemd 247
-/// to 262. The last directives have older names, or were added later.
+/// The directives of systemd.exec(5) that make a mount namespace, each by itself. Those that need no image
+/// were tried on systemd 247 to 262. The last directives have older names, or were added later.
 const DIRECTIVES: [&str; 36] = [
     "PrivateMounts",
     "PrivateTmp",

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The version that the tree has.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -12,16 +13,18 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// The releases, in the order of their names.
+    /// The releases, in the order of their versions.
     pub(crate) fn all() -> Vec<Release> {
         let major = VERSION.split_once('.').unwrap().0;
         let entries = fs::read_dir(root()).unwrap();
         let mut directories: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         directories.retain(|path| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            path.is_dir() && name.split_once('.').is_some_and(|(of, _)| of == major)
+            path.is_dir()
+                && name(path)
+                    .split_once('.')
+                    .is_some_and(|(of, _)| of == major)
         });
-        directories.sort();
+        directories.sort_by_key(|path| numbers(name(path)));
         assert!(!directories.is_empty());
         let release = |directory| Release { directory };
         directories.into_iter().map(release).collect()
@@ -43,6 +46,55 @@ impl Release {
     pub(crate) fn text(&self, file: &str) -> String {
         String::from_utf8(self.read(file)).unwrap()
     }
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+fn numbers(version: &str) -> Vec<u32> {
+    let numbers = version.split('.').map(|number| number.parse().unwrap());
+    numbers.collect()
+}
+
+/// Whether this clone has the tag of a version: it was released.
+pub(crate) fn is_tagged(version: &str) -> bool {
+    let tag = format!("v{version}^{{commit}}");
+    git(&["rev-parse", "--quiet", "--verify", &tag])
+}
+
+/// Whether git succeeds. Without git, or in an unpacked archive, it does not.
+fn git(arguments: &[&str]) -> bool {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(root())
+        .args(arguments)
+        .stdout(Stdio::null());
+    command
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[test]
+fn the_files_of_a_version_are_not_edited_after_its_tag() {
+    for release in Release::all() {
+        let version = name(&release.directory);
+        if is_tagged(version) {
+            let tag = format!("v{version}");
+            let is_as_tagged = git(&["diff", "--quiet", &tag, "--", version]);
+            assert!(
+                is_as_tagged,
+                "tests/promises/{version} is not that of {tag}: it is a promise"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_later_version_comes_after_an_earlier_one() {
+    assert!(numbers("1.10.0") > numbers("1.2.0"));
 }
 
 /// The directory of all releases.

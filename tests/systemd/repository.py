@@ -13,6 +13,7 @@ RELEASE = f"/srv/{NAME}"
 KEY = f"{RELEASE}/{NAME}.asc"
 TRUSTED = f"/etc/apt/keyrings/{NAME}.asc"
 APT = f"{RELEASE}/apt"
+RPM_KEY = f"/etc/pki/rpm-gpg/{NAME}.asc"
 REPO = f"/etc/yum.repos.d/{NAME}.repo"
 
 
@@ -113,4 +114,4 @@ def apt_refuses_a_tampered_repository(node):
 def forget(node):
     """Removes what the operator has written for the repositories."""
     remove(node)
-    node.run("rm", "-rf", TRUSTED, REPO, "/var/cache/dnf", RELEASE, f"{RELEASE}-{version(node)}")
+    node.run("rm", "-rf", TRUSTED, RPM_KEY, REPO, "/var/cache/dnf", RELEASE, f"{RELEASE}-{version(node)}")

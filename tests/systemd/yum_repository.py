@@ -2,7 +2,7 @@
 
 from check import check
 from packages import NAME
-from repository import RELEASE, carry_in, changed, follow, version
+from repository import KEY, RELEASE, carry_in, changed, follow, missing, version
 
 
 def dnf(node):
@@ -22,7 +22,16 @@ def dnf_reads_the_carried_repository_and_refuses_a_tampered_one(node):
     found = dnf(node)
     expected = {f"{NAME}-{version(node)}-1.{architecture}" for architecture in ("x86_64", "aarch64")}
     assert set(found.stdout.split()) == expected, found.stdout + found.stderr
-    with changed(node, f"{RELEASE}/yum/repodata/repomd.xml", b"<revision>", b"<revision>0"):
-        refused = dnf(node)
-    assert refused.returncode != 0 and NAME not in refused.stdout, refused.stdout
-    assert "GPG" in refused.stderr or "signature" in refused.stderr, refused.stderr
+    repodata = f"{RELEASE}/yum/repodata"
+    primary = next(node.path(repodata).glob("*primary.xml.gz")).name
+    keys = (node.path(key).read_bytes() for key in (KEY, node.other_key))
+    for tampering, words in (
+        (changed(node, f"{repodata}/repomd.xml", b"<revision>", b"<revision>0"), ("GPG", "signature")),
+        (missing(node, f"{repodata}/repomd.xml.asc"), ("repomd.xml.asc",)),
+        (changed(node, KEY, *keys), ("GPG", "signature")),
+        (changed(node, f"{repodata}/{primary}", b"\x1f\x8b", b"\x1f\x8c"), ("checksum", "Checksum")),
+    ):
+        with tampering:
+            refused = dnf(node)
+        assert refused.returncode != 0 and NAME not in refused.stdout, refused.stdout
+        assert any(word in refused.stderr for word in words), refused.stderr

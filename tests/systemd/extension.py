@@ -80,9 +80,9 @@ def a_bad_configuration_with_an_image_is_not_noticed_and_ends_when_it_is_correct
         node.unnoticed(restart)
     finally:
         node.configure(None, BAD)
-    starts = node.journal("--since", since).count(f"Starting {UNIT}")
-    # docs/install.md: at most 16 in 10 s.
-    assert 16 <= starts <= 48, f"{starts} starts in 20 s"
+    # systemd tries 16 times in 10 s, and says when it pauses.
+    said = node.journal("--since", since)
+    assert said.count(f"Starting {UNIT}") > 16 and "we tried this too often recently" in said, said
     eventually("systemd starts it again", node.is_active)
     node.wait_phase("registered")
 

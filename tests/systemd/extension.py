@@ -60,9 +60,6 @@ def an_image_brings_the_daemon_up_at_boot_before_the_kubelet(node):
     node.wait_phase("registered")
     node.up_before_the_kubelet()
     assert node.show("ActiveState", unit=TIMER)["ActiveState"] == "active", "the timer of verify does not run"
-    node.path(TIMER_DROP_IN).unlink()
-    node.systemctl("daemon-reload")
-    node.systemctl("stop", TIMER)
     node.systemctl("disable", f"driver@{DRIVER}")
 
 
@@ -124,4 +121,5 @@ def an_image_that_is_removed_leaves_nothing_but_the_operators_files(node):
     assert not node.path(RUNTIME).exists(), "the runtime directory is still there"
     assert leftovers(node) == [CONFIG], leftovers(node)
     assert not node.is_active()
+    assert node.show("ActiveState", unit=TIMER)["ActiveState"] == "inactive", "the timer still runs"
     assert not node.link().is_symlink() and not node.socket().exists()

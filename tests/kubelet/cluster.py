@@ -94,8 +94,10 @@ SYSCTLS = {
     "kernel/keys/root_maxbytes": 25000000,
 }
 
+# The API server waits for up to a minute for its open watches to end.
 UNIT = """\
 [Service]
+TimeoutStopSec=15s
 Environment=PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin
 ExecStart={programs}/{name} {arguments}
 StandardOutput=append:/var/log/{name}.log

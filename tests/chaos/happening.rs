@@ -20,6 +20,8 @@ const CROWD_SIZE: usize = 1500;
 const IDLE: Duration = Duration::from_millis(150);
 /// So many callers connect to each socket while the registrar has few descriptors.
 const CALLERS: usize = 4;
+/// The words of the warning that the queue of events was full.
+const LOST: &str = "events were lost";
 
 impl Fault {
     /// Returns whether it happened: another fault may prevent it.
@@ -267,6 +269,7 @@ fn lose_events(scene: &mut Scene, which: Which) -> bool {
         scene.rouse();
     }
     scene.free(Disk::Storage);
+    let has_warned = scene.has_said(scene.born, LOST);
     let before = scene.log_length();
     scene.unseen(|scene| {
         // The registrar always watches it, because discovery finds drivers there.
@@ -281,9 +284,12 @@ fn lose_events(scene: &mut Scene, which: Which) -> bool {
     if scene.is_short_of_inotify || was_frozen {
         return false;
     }
-    eventually("it notices that events were lost", PATIENCE, || {
-        scene.has_said(before, "events were lost")
-    });
+    // It warns once in a minute. After that only the link shows that it noticed, and the calm waits for the link.
+    if !has_warned {
+        eventually("it notices that events were lost", PATIENCE, || {
+            scene.has_said(before, LOST)
+        });
+    }
     true
 }
 

@@ -50,7 +50,7 @@ KINDS = {
     ),
     "selinux": Kind(
         Machine("selinux", X86_64, "amd64", "console=ttyS0 audit=1 security=selinux enforcing=1", label),
-        ("lifecycle", "enforcing"),
+        ("lifecycle", "enforcing", "unpacked"),
     ),
 }
 
@@ -63,7 +63,7 @@ def suits(function, kind):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("programs", "deb", "next-deb"):
+    for name in ("programs", "deb", "next-deb", "image"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], help="checks with these words")
     parser.add_argument("machine", choices=KINDS)
@@ -75,7 +75,7 @@ def main():
     begun = time.monotonic()
     with kind.machine as machine:
         machine.boot()
-        node = Node(machine, options.programs, {"deb": options.deb, "next_deb": options.next_deb})
+        node = Node(machine, options.programs, {"deb": options.deb, "next_deb": options.next_deb, "image": options.image})
         node.page_size = kind.page_size
         node.set_up()
         kernel = machine.run("uname", "-r").stdout.strip()

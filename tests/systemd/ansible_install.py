@@ -8,7 +8,7 @@ from check import check
 from host import DRIVER
 from page import block
 from playbook import Playbook
-from repository import TRUSTED, forget, version
+from repository import TRUSTED, forget, install_an_older_version, version
 
 
 @check
@@ -22,9 +22,11 @@ def the_playbook_of_the_page_installs_from_the_carried_repository(node):
         shutil.unpack_archive(tarball, directory)
         release = playbook.directory / Path(node.release).stem
         shutil.copy(release / Path(TRUSTED).name, playbook.directory)
-        for changes in (True, False):
+        for changes in (True, False, True):
             counts, said = playbook.play(limit="node")
             assert counts["failed"] == 0 and (counts["changed"] > 0) == changes, said
+            if not changes:
+                install_an_older_version(node)
     assert node.is_active() and node.installed_version() == f"{version(node)}-1"
     node.systemctl("start", f"driver@{DRIVER}")
     node.wait_registered()

@@ -7,6 +7,7 @@ from check import check
 from container import eventually
 from gate import BAD
 from host import CONFIG, DRIVER, PROGRAM, RUNTIME, TIMER, UNIT
+from journaling import message_ids
 from packages import NAME, leftovers
 from page import block
 from repository import forget, version
@@ -37,6 +38,7 @@ def a_merged_image_starts_the_daemon_and_registers_a_driver_with_the_operators_c
     node.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/loop.conf")
     steps = block("install.md", "sh", f"{LINK}\nsystemctl enable").replace("1.0.0", version(node))
     node.run("sh", "-ec", f"cd {Path(node.image).parent}\n{steps}")
+    assert node.run("journalctl", "--list-catalog", *message_ids(node).values()).stdout, "the catalog was not read"
     eventually("the daemon is active", node.is_active)
     # Nothing below /etc: the defaults of the program, and no discovery.
     node.systemctl("start", f"driver@{DRIVER}")

@@ -253,11 +253,16 @@ fn messages() -> Vec<String> {
     for line in source.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("message ").or(line.strip_prefix("enum ")) {
             within = name.split(' ').next().unwrap();
-        } else if let Some((field, number)) = line.split_once(" = ") {
+        } else if let Some((field, number)) = line.split_once(" = ")
+            && !within.is_empty()
+        {
             let number = number.trim_end_matches(';');
             lines.push(format!("{within} {number}: {field}"));
         } else if let Some(method) = line.strip_prefix("rpc ") {
             lines.push(method.trim_end_matches(';').to_owned());
+        } else if line.starts_with("package ") || line.starts_with("service ") {
+            // Both are in the path of every call.
+            lines.push(line.trim_end_matches([';', ' ', '{']).to_owned());
         }
     }
     assert!(lines.len() > 60, "{lines:?}");

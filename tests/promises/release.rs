@@ -1,8 +1,9 @@
 //! The directory of a release.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The version that the tree has.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -57,39 +58,70 @@ fn numbers(version: &str) -> Vec<u32> {
     numbers.collect()
 }
 
-/// Whether this clone has the tag of a version: it was released.
-pub(crate) fn is_tagged(version: &str) -> bool {
-    let tag = format!("v{version}^{{commit}}");
-    git(&["rev-parse", "--quiet", "--verify", &tag])
+/// The lines of the released versions.
+fn released() -> Vec<String> {
+    let text = fs::read_to_string(root().join("released")).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
 }
 
-/// Whether git succeeds. Without git, or in an unpacked archive, it does not.
-fn git(arguments: &[&str]) -> bool {
-    let mut command = Command::new("git");
-    command
-        .arg("-C")
-        .arg(root())
-        .args(arguments)
-        .stdout(Stdio::null());
-    command
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+/// Whether the version is released, so that its directory is a promise.
+pub(crate) fn is_released(version: &str) -> bool {
+    let lines = released();
+    lines
+        .iter()
+        .any(|line| line.split_once(' ').unwrap().0 == version)
+}
+
+/// The line of a version, from the files that its directory has now.
+fn line(releases: &Path, version: &str) -> String {
+    let mut command = Command::new(root().join("checksum"));
+    let output = command.env("RELEASES", releases).arg(version).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim_end()
+        .to_owned()
 }
 
 #[test]
-fn the_files_of_a_version_are_not_edited_after_its_tag() {
+fn the_files_of_a_released_version_are_those_that_were_released() {
+    for recorded in released() {
+        let version = recorded.split_once(' ').unwrap().0;
+        assert_eq!(
+            line(&root(), version),
+            recorded,
+            "tests/promises/{version} is a promise: restore it, and let a later version add what is new"
+        );
+    }
+}
+
+#[test]
+fn every_version_before_that_of_the_tree_is_released() {
     for release in Release::all() {
         let version = name(&release.directory);
-        if is_tagged(version) {
-            let tag = format!("v{version}");
-            let is_as_tagged = git(&["diff", "--quiet", &tag, "--", version]);
-            assert!(
-                is_as_tagged,
-                "tests/promises/{version} is not that of {tag}: it is a promise"
-            );
-        }
+        assert!(
+            version == VERSION || is_released(version),
+            "tests/promises/released has no line for {version}: tests/promises/checksum {version} prints it"
+        );
     }
+}
+
+#[test]
+fn a_file_that_is_edited_or_added_or_renamed_changes_the_line_of_its_version() {
+    let releases = tempfile::tempdir().unwrap();
+    let directory = releases.path().join("1.0.0");
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("list"), "key a").unwrap();
+    let mut lines = BTreeSet::from([line(releases.path(), "1.0.0")]);
+    fs::write(directory.join("list"), "key b").unwrap();
+    lines.insert(line(releases.path(), "1.0.0"));
+    fs::write(directory.join("state.json"), "").unwrap();
+    lines.insert(line(releases.path(), "1.0.0"));
+    fs::rename(directory.join("state.json"), directory.join("state")).unwrap();
+    lines.insert(line(releases.path(), "1.0.0"));
+    assert_eq!(lines.len(), 4, "{lines:?}");
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-use crate::driver::Record;
 use crate::grpc::proto::control::ClusterReport;
 
 /// A command of a client, carried out by the supervisor.
@@ -15,11 +14,6 @@ pub(crate) enum ClientCommand {
         action: ManualAction,
         /// The driver's id or name.
         driver: String,
-    },
-    /// Another instance of the daemon leaves a driver to this instance.
-    TakeUp {
-        driver: String,
-        record: Box<Record>,
     },
     Reload,
     /// What the program verify found in the cluster.

@@ -25,11 +25,10 @@ use crate::disk::reg_socket::listen_over_any;
 use crate::disk::runtime_dir;
 use crate::disk::socket::is_alive;
 use crate::disk::sweep::sweep_stage;
-use crate::driver::Record;
 use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::proto::control::control_server::{Control, ControlServer};
 use crate::grpc::proto::control::{
-    ClusterReport, Done, DriverRequest, Handover, ReloadRequest, Reloaded, Status, StatusRequest,
+    ClusterReport, Done, DriverRequest, ReloadRequest, Reloaded, Status, StatusRequest,
 };
 use crate::grpc::server::{self, Activity, Limits};
 use crate::kubelet::volumes::VolumeReader;
@@ -199,14 +198,6 @@ impl Control for Session {
 
     async fn publish(&self, request: Request<DriverRequest>) -> Reply<Done> {
         self.by_hand(ManualAction::Publish, request).await
-    }
-
-    async fn take_up(&self, request: Request<Handover>) -> Reply<Done> {
-        let Handover { driver, record } = request.into_inner();
-        let record: Record = serde_json::from_slice(&record)
-            .map_err(|error| tonic::Status::invalid_argument(error.to_string()))?;
-        let record = Box::new(record);
-        self.done(ClientCommand::TakeUp { driver, record }).await
     }
 
     async fn report_cluster(&self, request: Request<ClusterReport>) -> Reply<Done> {

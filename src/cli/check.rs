@@ -18,7 +18,7 @@ use crate::config::{Loaded, Settings, csi_socket};
 use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
 use crate::csi::trust::Exposure;
 use crate::disk::directory::{is_missing, nearest};
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::Layout;
 use crate::disk::missing_mount::MissingMount;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -122,7 +122,7 @@ fn plan(settings: &Settings, layout: &Layout) -> String {
         plan += &format!("driver {id}\n");
         plan += &format!("  waits for      {}\n", driver.csi_socket.display());
         plan += &format!("  serves         {}\n", layout.socket(name).display());
-        let link = layout.link(name, LinkAlias::default());
+        let link = layout.link(name);
         let target = layout.target(name);
         let (link, target) = (link.display(), target.display());
         plan += &format!("  links          {link} -> {target}\n");

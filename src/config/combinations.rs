@@ -13,7 +13,7 @@ use super::origin::Origin;
 use super::settings::DriverSettings;
 use super::value::fits_socket;
 use super::{Loaded, RootDir};
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::nesting::lies_below;
 
@@ -41,7 +41,7 @@ fn too_deep(loaded: &Loaded, layout: &Layout) -> Vec<Problem> {
         _ => ("registry_dir", &kubelet.registry_dir),
     };
     let socket = layout.socket(&shortest);
-    let link = layout.link(&shortest, LinkAlias::default());
+    let link = layout.link(&shortest);
     let places: [(&[&str], _, _); 2] = [
         (&["registry_dir"], layout.registry_dir(), socket),
         (&["kubelet", key], dir, link),

@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::disk::directory;
 use crate::disk::name::DriverName;
 use crate::disk::nesting::is_one;
+use crate::disk::obstacle::Obstacle;
 use crate::disk::socket::SUN_PATH_MAX;
 
 /// The end of a registration socket's name.
@@ -24,14 +25,6 @@ pub(crate) struct Layout {
     /// Both directories are the same. The socket then has a hidden name, which the kubelet ignores.
     one_directory: bool,
 }
-
-/// Which link of a driver: the plain link, or a fresh link for a kubelet that is in back-off for
-/// the path of the plain link.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(transparent)]
-pub(crate) struct LinkAlias(pub(crate) u32);
 
 /// A driver name that makes the path of a socket too long.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -74,52 +67,27 @@ impl Layout {
         self.one_directory
     }
 
-    /// Whether the directories are still one, or still two. A mount or a link can change that at
-    /// any time. While either directory is missing, the answer is yes.
-    pub(crate) fn holds(&self) -> bool {
-        directory::is_same(&self.registry_dir, &self.kubelet_dir)
-            .is_none_or(|same| same == self.one_directory)
+    /// A mount or a link can make one directory of two, or two of one, at any time. Until the next load of the
+    /// configuration nothing is put there: a link could replace its own socket, or lead nowhere.
+    pub(crate) fn holds(&self) -> Result<(), Obstacle> {
+        let is_one = directory::is_same(&self.registry_dir, &self.kubelet_dir);
+        match is_one.is_none_or(|is_one| is_one == self.one_directory) {
+            true => Ok(()),
+            false => Err(Obstacle::OtherLayout(self.kubelet_dir.clone())),
+        }
     }
 
     pub(crate) fn socket(&self, name: &DriverName) -> PathBuf {
         self.registry_dir.join(self.socket_name(name))
     }
 
-    /// The socket under the kubelet's path, if both directories are the same.
-    pub(crate) fn socket_beside_link(&self, name: &DriverName) -> PathBuf {
-        self.kubelet_dir.join(self.socket_name(name))
-    }
-
-    pub(crate) fn link(&self, name: &DriverName, alias: LinkAlias) -> PathBuf {
-        let plain = self.kubelet_dir.join(format!("{name}{REG_SOCK}"));
-        if alias == LinkAlias::default() {
-            return plain;
-        }
-        // A driver name has no underscore, so a fresh link never has the path of another plain
-        // link.
-        let fresh = format!("{name}_{}{REG_SOCK}", alias.0);
-        let fresh = self.kubelet_dir.join(fresh);
-        match fresh.as_os_str().len() {
-            0..=SUN_PATH_MAX => fresh,
-            _ => plain,
-        }
+    pub(crate) fn link(&self, name: &DriverName) -> PathBuf {
+        self.kubelet_dir.join(format!("{name}{REG_SOCK}"))
     }
 
     /// The socket and the link of a driver.
-    pub(crate) fn places(&self, name: &DriverName, alias: LinkAlias) -> [PathBuf; 2] {
-        [self.socket(name), self.link(name, alias)]
-    }
-
-    /// Whether a plain or fresh link of the driver has this name.
-    pub(crate) fn is_link_of(&self, file_name: &OsStr, name: &DriverName) -> bool {
-        let rest = file_name
-            .to_str()
-            .and_then(|file| file.strip_prefix(name.as_str()));
-        let between = rest.and_then(|rest| rest.strip_suffix(REG_SOCK));
-        between.is_some_and(|between| {
-            let fresh = between.strip_prefix('_');
-            between.is_empty() || fresh.is_some_and(|alias| alias.parse::<u32>().is_ok())
-        })
+    pub(crate) fn places(&self, name: &DriverName) -> [PathBuf; 2] {
+        [self.socket(name), self.link(name)]
     }
 
     /// The target of the link.
@@ -176,7 +144,7 @@ impl Layout {
     /// Both the socket and the link must fit into sun_path: the registrar binds the socket, and the
     /// kubelet connects to the link.
     pub(crate) fn check(&self, name: &DriverName) -> Result<(), TooLong> {
-        for path in [self.socket(name), self.link(name, LinkAlias::default())] {
+        for path in self.places(name) {
             let length = path.as_os_str().len();
             if length > SUN_PATH_MAX {
                 return Err(TooLong {
@@ -225,12 +193,8 @@ mod tests {
             Path::new("/v/registry/a.b-reg.sock")
         );
         assert_eq!(
-            layout.link(&name(), LinkAlias(0)),
+            layout.link(&name()),
             Path::new("/k/plugins_registry/a.b-reg.sock")
-        );
-        assert_eq!(
-            layout.link(&name(), LinkAlias(2)),
-            Path::new("/k/plugins_registry/a.b_2-reg.sock")
         );
         assert_eq!(layout.target(&name()), Path::new("/seen/a.b-reg.sock"));
         assert_eq!(layout.socket_stage(), Path::new("/v/registry"));
@@ -245,7 +209,7 @@ mod tests {
             Path::new("/k/plugins_registry/.a.b-reg.sock")
         );
         assert_eq!(
-            layout.link(&name(), LinkAlias(0)),
+            layout.link(&name()),
             Path::new("/k/plugins_registry/a.b-reg.sock")
         );
         assert_eq!(layout.target(&name()), Path::new(".a.b-reg.sock"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::identity::Identity;
-use super::layout::{Layout, LinkAlias};
+use super::layout::Layout;
 use super::name::DriverName;
 use super::replace;
 use super::sweep::{Swept, Unclaimed, sweep_link};
@@ -91,8 +91,8 @@ impl Removals {
 
     /// A driver of ours has this name, so that links which were left under it are ours, too. Two links
     /// must not lead to the socket when it listens: the link that the driver is to have stays.
-    pub(crate) fn claim_links(&mut self, layout: &Layout, name: &DriverName, alias: LinkAlias) {
-        let kept = layout.link(name, alias);
+    pub(crate) fn claim_links(&mut self, layout: &Layout, name: &DriverName) {
+        let kept = layout.link(name);
         for left in self.unowned_links.extract_if(.., |left| left.name == *name) {
             if left.link != kept {
                 sweep_link(layout, &left.link);

@@ -57,12 +57,10 @@ pub(crate) struct Swept {
 }
 
 impl Ours {
-    /// The driver in use whose link has this name.
-    fn used_by(&self, layout: &Layout, file_name: &OsStr) -> Option<DriverName> {
+    /// The driver in use whose link this is.
+    fn used_by(&self, layout: &Layout, link: &Path) -> Option<DriverName> {
         let mut in_use = self.in_use.iter();
-        in_use
-            .find(|name| layout.is_link_of(file_name, name))
-            .cloned()
+        in_use.find(|name| layout.link(name) == link).cloned()
     }
 }
 
@@ -85,14 +83,10 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         if ours.kept.contains(&link) {
             continue;
         }
-        if let Some(name) = ours.used_by(layout, &entry.file_name()) {
-            if dead_link(layout, &link).is_some() || dead_socket(&link).is_some() {
+        if let Some(name) = ours.used_by(layout, &link) {
+            if dead_link(layout, &link).is_some() {
                 swept.links_in_use.push(Unclaimed { name, link });
             }
-            continue;
-        }
-        if let Some(socket) = dead_second_name(layout, ours, &link) {
-            swept.remove(&link, socket, DEAD_SOCKET);
             continue;
         }
         let Some((name, identity)) = dead_link(layout, &link) else {
@@ -180,15 +174,6 @@ fn entries(directory: &Path) -> Vec<DirEntry> {
     }
 }
 
-/// A socket without a listener at the place of a link of ours: a hard link, made for a kubelet that we could
-/// not see.
-fn dead_second_name(layout: &Layout, ours: &Ours, path: &Path) -> Option<Identity> {
-    let file_name = path.file_name()?;
-    let is_links = |name: &DriverName| layout.is_link_of(file_name, name);
-    let is_ours = layout.one_directory() && ours.names.iter().any(is_links);
-    dead_socket(path).filter(|_| is_ours)
-}
-
 fn is_staged(name: &OsStr) -> bool {
     let random = name.as_bytes().strip_prefix(STAGED.as_bytes());
     random.is_some_and(|random| random.len() == 7 && random.iter().all(u8::is_ascii_hexdigit))
@@ -254,7 +239,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::disk::layout::LinkAlias;
 
     /// A kill between the exchange and the removal leaves the link that was replaced, of whatever origin,
     /// under our temporary name.
@@ -291,7 +275,7 @@ mod tests {
         let layout = Layout::new(&registry, &dir.path().join("kubelet"), &registry);
         fs::create_dir(layout.kubelet_dir()).unwrap();
         let name = DriverName::parse("a.test").unwrap();
-        let link = layout.link(&name, LinkAlias::default());
+        let link = layout.link(&name);
         symlink(layout.target(&name), &link).unwrap();
         let (_, looked_at) = dead_link(&layout, &link).unwrap();
         fs::remove_file(&link).unwrap();

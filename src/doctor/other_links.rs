@@ -66,12 +66,10 @@ impl Served<'_> {
     }
 }
 
-/// Neither the driver's own link nor a fresh link that the daemon made. The kubelet ignores hidden names.
+/// Not the driver's own link. The kubelet ignores hidden names.
 fn is_other_link(layout: &Layout, driver: &Served<'_>, entry: &DirEntry, inputs: &Inputs) -> bool {
     let (path, name) = (entry.path(), entry.file_name());
-    let is_ours = driver.link == Some(&path)
-        || path == driver.socket
-        || layout.is_link_of(&name, &driver.name);
+    let is_ours = driver.link == Some(&path) || path == driver.socket;
     let is_hidden = name.as_encoded_bytes().starts_with(b".");
     if is_ours || is_hidden {
         return false;

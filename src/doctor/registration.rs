@@ -11,7 +11,7 @@ use crate::config::DriverSettings;
 use crate::csi::trust::Exposure;
 use crate::disk::directory;
 use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
-use crate::disk::layout::{Layout, LinkAlias};
+use crate::disk::layout::Layout;
 use crate::disk::runtime_dir::last_holder;
 use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::driver::answer::Answer;
@@ -105,7 +105,7 @@ impl Registration<'_> {
     /// The service of the process that serves our socket or link.
     fn rival_service(&self) -> Option<String> {
         let ours = last_holder(&self.inputs.runtime);
-        let places = self.layout.places(&self.answer.name, LinkAlias::default());
+        let places = self.layout.places(&self.answer.name);
         let mut pids = places.iter().filter_map(|path| match probe(path) {
             ListenerProbe::Alive(stream) => listener(&stream?),
             ListenerProbe::Dead | ListenerProbe::Unknown(_) => None,
@@ -138,7 +138,7 @@ impl Registration<'_> {
             return Finding::fault("link", reason, JOURNAL);
         }
         let name = &self.answer.name;
-        let expected = || self.layout.link(name, LinkAlias::default());
+        let expected = || self.layout.link(name);
         let link = driver.link.as_ref().map_or_else(expected, PathBuf::from);
         let target = self.layout.target(name);
         match fs::read_link(&link) {

@@ -2,7 +2,6 @@
 
 use super::{Driver, Event};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::os::clock::Moment;
 
@@ -30,7 +29,7 @@ pub(crate) struct Afterwards {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// The link, if it is still this one.
-    Link(DriverName, LinkAlias, Identity),
+    Link(DriverName, Identity),
     /// The registration socket, with the service behind it. Without an identity: a dead socket that
     /// an earlier run left at its path.
     Socket(DriverName, Option<Identity>),
@@ -42,9 +41,9 @@ pub(crate) enum Put {
     /// Listen on the registration socket: SocketServed or SocketBlocked.
     Serve(DriverName),
     /// Create the link unless it exists: LinkPublished or LinkBlocked.
-    Publish(DriverName, LinkAlias),
+    Publish(DriverName),
     /// Replace the link by a new one, so that the kubelet looks again: LinkPublished or LinkBlocked.
-    Announce(DriverName, LinkAlias),
+    Announce(DriverName),
 }
 
 /// Where the files of a driver are: the disk, or a test's model of it.

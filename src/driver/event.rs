@@ -40,7 +40,7 @@ pub(crate) enum Event {
     SocketSeen(Seen),
     /// What was seen at the link's path.
     LinkSeen(Seen),
-    KubeletAsked(Option<Process>),
+    KubeletAsked,
     /// Through the link as it was when the kubelet asked, if it asked on the same connection.
     KubeletRegistered {
         kubelet: Option<Process>,

@@ -6,7 +6,6 @@ use super::phase::Phase;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
 use super::{AdvertisedInfo, Driver};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::os::process::Process;
@@ -98,13 +97,8 @@ impl Driver {
     }
 
     /// The link, when it exists.
-    pub(crate) fn links(&self) -> Option<(&DriverName, LinkAlias, &Identity)> {
-        let (name, identity) = self.name.as_ref().zip(self.link.identity())?;
-        Some((name, self.alias, identity))
-    }
-
-    pub(crate) fn alias(&self) -> LinkAlias {
-        self.alias
+    pub(crate) fn links(&self) -> Option<(&DriverName, &Identity)> {
+        self.name.as_ref().zip(self.link.identity())
     }
 
     /// A kubelet holds the driver, whatever its phase is.

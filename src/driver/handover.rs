@@ -10,15 +10,11 @@ use super::leaving::Leaving;
 use super::pace::ChangePace;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::os::clock::Moment;
 
 /// What a driver gives up together with its name.
 #[derive(Debug)]
 pub(crate) struct Handover {
-    /// Which link, and what a kubelet may know about its path. A kubelet before 1.36 that has asked
-    /// through the path drops it by the driver's name, so no other path may exist beside it.
-    alias: LinkAlias,
     announcer: Announcer,
     changes: ChangePace,
     /// The registration and its link; none when no kubelet holds the driver.
@@ -43,7 +39,6 @@ impl Driver {
         self.socket.cleared();
         self.link.cleared();
         Some(Handover {
-            alias: std::mem::take(&mut self.alias),
             announcer: std::mem::take(&mut self.announcer),
             changes: std::mem::take(&mut self.changes),
             held,
@@ -57,7 +52,6 @@ impl Driver {
 
     /// Takes what another driver has given up.
     pub(crate) fn inherit(&mut self, handover: Handover, now: Moment) {
-        self.alias = handover.alias;
         self.announcer = handover.announcer;
         self.changes = handover.changes;
         let Some((registration, link)) = handover.held else {

@@ -9,7 +9,6 @@ use super::leaving::Leaving;
 use super::pace::ChangePace;
 use super::registration_state::{RegistrationState, Unregistered};
 use super::{Actions, AdvertisedInfo, Event, Put, Removal};
-use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::os::clock::Moment;
 
@@ -27,7 +26,6 @@ pub(crate) struct Driver {
     pub(super) state: DriverState,
     pub(super) socket: FileState,
     pub(super) link: FileState,
-    pub(super) alias: LinkAlias,
     /// The link is not published before this.
     pub(super) not_before: Option<Moment>,
     pub(super) registration: RegistrationState,
@@ -110,7 +108,6 @@ impl Driver {
             state: DriverState::Asking { slow: None },
             socket: FileState::new("the registration socket"),
             link: FileState::new("the link"),
-            alias: LinkAlias::default(),
             not_before: None,
             registration: RegistrationState::Unregistered(Unregistered::NotYet),
             asked: None,
@@ -171,14 +168,14 @@ impl Driver {
             Event::LinkBlocked(obstacle) => self.link.blocked(obstacle, now),
             Event::SocketSeen(seen) => self.socket_seen(seen, now),
             Event::LinkSeen(seen) => self.link_seen(seen, now),
-            Event::KubeletAsked(caller) => self.kubelet_asked(caller),
+            Event::KubeletAsked => self.kubelet_asked(),
             Event::KubeletRegistered {
                 kubelet,
                 through,
                 told,
             } => self.kubelet_registered(kubelet, through.as_ref(), told),
             Event::KubeletRejected(kubelet, error) => self.kubelet_rejected(kubelet, error, now),
-            Event::KubeletEnded(process) => self.kubelet_ended(process, now, &mut actions),
+            Event::KubeletEnded(process) => self.kubelet_ended(process, now),
             Event::KubeletStarted => self.kubelet_started(now),
             Event::DirectoryReplaced => self.directory_replaced(now),
             Event::Ticked {
@@ -242,7 +239,7 @@ impl Driver {
             LinkPolicy::Wanted => {
                 let early = self.not_before.is_some_and(|at| now < at);
                 if self.socket.identity().is_some() && self.link.is_due(now) && !early {
-                    actions.put = Some(Put::Publish(name, self.alias));
+                    actions.put = Some(Put::Publish(name));
                 }
             }
             LinkPolicy::Unwanted => {
@@ -322,8 +319,8 @@ impl Driver {
         // The requested announcement was one of the link that goes.
         self.requested = None;
         self.held_until = None;
-        if let Some((name, alias, identity)) = self.links() {
-            let removal = Removal::Link(name.clone(), alias, identity.clone());
+        if let Some((name, identity)) = self.links() {
+            let removal = Removal::Link(name.clone(), identity.clone());
             actions.remove.push(removal);
             self.link.cleared();
         }

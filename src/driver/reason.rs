@@ -152,6 +152,10 @@ impl Driver {
             return String::new();
         };
         let words = match why {
+            Unregistered::NotYet | Unregistered::KubeletEnded if self.announcer.is_unanswered() => {
+                "the kubelet runs and has not called since the link was recreated; after failed calls it \
+                 waits up to 2 minutes before the next one"
+            }
             Unregistered::NotYet => {
                 "the link exists; the kubelet has not registered the driver yet"
             }

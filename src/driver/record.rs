@@ -6,7 +6,6 @@ use super::Driver;
 use super::machine::Withdrawal;
 use super::registration_state::{Registration, RegistrationState};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
@@ -17,13 +16,7 @@ pub(crate) struct Record {
     pub(crate) name: Option<DriverName>,
     /// The driver as last registered, with the kubelet that did it.
     pub(crate) registration: Option<Registration>,
-    /// Which link of the driver, also while the link does not exist.
-    #[serde(default, rename = "slot")]
-    pub(crate) alias: LinkAlias,
     pub(crate) link: Option<Identity>,
-    /// The process that has called through the link's path.
-    #[serde(default)]
-    pub(crate) called_by: Option<Process>,
     pub(crate) withdrawn_by_hand: bool,
 }
 
@@ -48,9 +41,7 @@ impl Driver {
         Record {
             name: self.name.clone(),
             registration: self.registered().cloned(),
-            alias: self.alias,
             link: self.link.identity().cloned(),
-            called_by: self.announcer.caller(),
             withdrawn_by_hand: self.withdrawal == Some(Withdrawal::ByHand),
         }
     }
@@ -68,13 +59,7 @@ impl Driver {
         if record.withdrawn_by_hand {
             self.withdrawal = Some(Withdrawal::ByHand);
         }
-        if let Some(caller) = record.called_by.filter(|caller| runs(*caller)) {
-            // This kubelet may hold the path of the link, and must not see a second link beside it.
-            self.announcer.asked(Some(caller));
-            self.alias = record.alias;
-        }
         let Some(found) = link else { return };
-        self.alias = record.alias;
         let recorded = record.link.as_ref();
         if !recorded.is_some_and(|link| link.is_same_object(&found)) {
             // The look after the socket is served tells whose link this is.
@@ -85,7 +70,7 @@ impl Driver {
             Some(registered) if registered.kubelet.is_none_or(runs) => {
                 self.registration = RegistrationState::Registered(registered.clone());
             }
-            Some(_) | None => self.announcer.adopted(now),
+            Some(_) | None => self.announcer.published(now),
         }
     }
 }
@@ -106,13 +91,10 @@ mod tests {
         let record = Record {
             name: None,
             registration: Some(registration),
-            alias: LinkAlias(2),
             link: None,
-            called_by: None,
             withdrawn_by_hand: false,
         };
         let json = serde_json::to_value(&record).unwrap();
-        assert_eq!(json["slot"], 2);
         assert_eq!(json["registration"]["terms"]["endpoint"], "/e");
     }
 }

@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use super::announcer::Verdict;
 use super::answer::{Answer, AnswerChange};
 use super::machine::{CALL_CHECK, Driver, DriverState, LinkPolicy, PendingChange, Withdrawal};
 use super::refusal;
 use super::registration_state::{Registration, RegistrationState, Unregistered};
 use super::{Actions, AdvertisedInfo, Calling, Put, Removal, Seen};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::grpc::proto::control::Cause;
 use crate::os::clock::Moment;
 use crate::os::process::Process;
 
-/// The kubelet de-registers by the driver's name within a second of a link's end. A link with
-/// another name, or a driver with another name, waits until that is over.
+/// The kubelet de-registers by the driver's name within a second of a link's end. A driver with
+/// another name waits until that is over.
 const GAP: Duration = Duration::from_secs(2);
 
 impl Driver {
@@ -103,7 +101,7 @@ impl Driver {
             (None, Seen::Ours(_)) if self.others_serve() => {}
             (None, Seen::Ours(found)) => {
                 self.link.exists(found);
-                self.announcer.adopted(now);
+                self.announcer.published(now);
             }
             (None, Seen::NotOurs) => self.link.look_again(),
         }
@@ -117,9 +115,9 @@ impl Driver {
         self.announcer.renewed(now);
     }
 
-    pub(super) fn kubelet_asked(&mut self, caller: Option<Process>) {
+    pub(super) fn kubelet_asked(&mut self) {
         self.asked = self.answer().cloned();
-        self.announcer.asked(caller);
+        self.announcer.asked();
     }
 
     pub(super) fn kubelet_registered(
@@ -146,7 +144,7 @@ impl Driver {
                 answer,
                 advertised: told.unwrap_or_else(|| self.advertised.clone()),
             });
-            self.announcer.settled(kubelet);
+            self.announcer.settled();
         }
     }
 
@@ -171,18 +169,15 @@ impl Driver {
         }
     }
 
-    pub(super) fn kubelet_ended(&mut self, process: Process, now: Moment, actions: &mut Actions) {
+    pub(super) fn kubelet_ended(&mut self, process: Process, now: Moment) {
         let held = self.kubelet() == Some(process);
         if !held && !self.waits_for_a_restart_of_the_kubelet() {
             return;
         }
         self.registration = RegistrationState::Unregistered(Unregistered::KubeletEnded);
-        self.announcer.ended(process, now);
-        // No kubelet holds the link now, so going back to the plain name costs nothing; but the next
-        // kubelet may have asked through it before the end of the last one was seen.
-        if self.alias != LinkAlias::default() && self.asked.is_none() {
-            self.move_link(LinkAlias::default(), actions);
-        }
+        // Mostly that is half of a restart, whose other half is not visible where the root directory is
+        // not the kubelet's.
+        self.announcer.started(now);
     }
 
     pub(super) fn kubelet_started(&mut self, now: Moment) {
@@ -230,20 +225,18 @@ impl Driver {
                 let news = Unregistered::Announced(change.words());
                 self.registration = RegistrationState::Unregistered(news);
                 self.announcer.renewed(now);
-                actions.put = Some(Put::Announce(name, self.alias));
+                actions.put = Some(Put::Announce(name));
             }
             return;
         }
         if self.is_registered() {
             return;
         }
-        match self.announcer.decide(now, kubelet_there, calling) {
-            Verdict::Wait => {}
-            Verdict::Announce => actions.put = Some(Put::Announce(name, self.alias)),
-            Verdict::Rename => {
-                self.not_before = Some(now + GAP);
-                self.move_link(LinkAlias(self.alias.0 + 1), actions);
-            }
+        if self
+            .announcer
+            .decides_to_announce(now, kubelet_there, calling)
+        {
+            actions.put = Some(Put::Announce(name));
         }
     }
 
@@ -293,13 +286,7 @@ impl Driver {
         // What blocked the old name does not block the new one.
         self.link.cleared();
         self.socket.cleared();
-        self.alias = LinkAlias::default();
         self.registration = RegistrationState::Unregistered(Unregistered::NotYet);
         self.announcer.renewed(now);
-    }
-
-    fn move_link(&mut self, alias: LinkAlias, actions: &mut Actions) {
-        self.unlink(actions);
-        self.alias = alias;
     }
 }

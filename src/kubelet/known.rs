@@ -32,10 +32,6 @@ pub(crate) struct KnownKubelets {
     pub(crate) called_in: Option<PathBuf>,
     /// When a kubelet began to tell us how registrations went, and when it last did.
     telling: Option<(Moment, Moment)>,
-    /// A kubelet has called whose process we cannot see, nor will its start be seen, and which may
-    /// ignore links when it starts.
-    unseen: bool,
-    no_hard_links: bool,
     directory: PathBuf,
     directory_seen: Option<Directory>,
     /// The directory that the running kubelet watches: the one that existed when it started. Another
@@ -62,8 +58,6 @@ impl KnownKubelets {
             last: None,
             called_in: None,
             telling: None,
-            unseen: false,
-            no_hard_links: false,
             directory: directory.to_owned(),
             directory_seen,
             watched: directory_seen,
@@ -152,27 +146,6 @@ impl KnownKubelets {
 
     pub(crate) fn called_apart(&mut self, process: Option<Process>) {
         self.apart.extend(process);
-    }
-
-    /// No restart of the kubelet will be seen from here, and it may ignore links when it starts.
-    pub(crate) fn are_unseen(&self) -> bool {
-        self.unseen
-    }
-
-    /// The kubelet is to find a socket in the place of a link.
-    pub(crate) fn want_sockets(&self) -> bool {
-        self.unseen && !self.no_hard_links
-    }
-
-    /// The file system does not let a socket have a second name.
-    pub(crate) fn cannot_have_sockets(&mut self) {
-        self.no_hard_links = true;
-    }
-
-    /// A kubelet without a visible pid, which may ignore links when it starts, has called. Tells whether
-    /// that is new, and no socket would show its next start.
-    pub(crate) fn went_unseen(&mut self) -> bool {
-        self.seen.is_empty() && !std::mem::replace(&mut self.unseen, true)
     }
 
     /// A kubelet told how a registration went.

@@ -5,7 +5,7 @@ use super::{Runner, RunnerKey, Supervisor, Work};
 use crate::api::command::{ClientCommand, CommandResult, ManualAction};
 use crate::disk::name::DriverName;
 use crate::driver::phase::Phase;
-use crate::driver::{Calling, Event, Record};
+use crate::driver::{Calling, Event};
 use crate::kubelet::volumes::NodeVolumes;
 
 /// Why verify has a driver announced.
@@ -29,7 +29,6 @@ impl Supervisor {
                 ManualAction::Repair { registrations } => self.repair(&driver, registrations),
                 ManualAction::Publish => self.act(&driver, Event::Publish, "published by hand"),
             },
-            ClientCommand::TakeUp { driver, record } => self.take_up(&driver, &record),
             ClientCommand::ReportCluster(report) => {
                 self.cluster_reported(report);
                 Ok(())
@@ -107,22 +106,6 @@ impl Supervisor {
         let by_name = || self.keys_where(has_name).into_iter().min_by_key(id);
         let key = self.key_of(driver).or_else(by_name)?;
         Some((key, self.runners.get(&key)?))
-    }
-
-    /// Goes on with what another instance knew of a driver, which it has left to us.
-    fn take_up(&mut self, id: &str, record: &Record) -> CommandResult {
-        let key = self.key_of(id).ok_or_else(|| no_driver(id))?;
-        let runner = self.runners.get(&key);
-        if runner
-            .is_some_and(|runner| runner.driver.record().is_held() || runner.departure.is_some())
-        {
-            return Ok(());
-        }
-        tracing::info!(driver = id, "{id}: taken up from another instance");
-        self.detach(key);
-        self.add(id, Some(record));
-        self.state_file.changed();
-        Ok(())
     }
 }
 

@@ -13,8 +13,8 @@ use super::runner::Runners;
 use super::saved_state::Counts;
 use super::{DriverId, ExpectedMount, Input, Names, RunnerKey, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
-use crate::disk::layout::{Layout, LinkAlias};
-use crate::disk::link::{LinkPlace, Published};
+use crate::disk::layout::Layout;
+use crate::disk::link::LinkPlace;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
 use crate::disk::reach::Reach;
@@ -25,7 +25,6 @@ use crate::disk::sweep::dead_socket;
 use crate::driver::{Driver, Event, Files, Put, Removal, Seen};
 use crate::kubelet::endpoint::Service;
 use crate::kubelet::endpoint::session::Endpoint;
-use crate::kubelet::known::KnownKubelets;
 use crate::os::backoff::Backoff;
 use crate::os::task::Task;
 use crate::systemd::journal::message_id;
@@ -58,7 +57,6 @@ pub(super) struct Disk<'a> {
     pub(super) removals: &'a mut Removals,
     pub(super) registry_mount: &'a mut ExpectedMount,
     pub(super) reach: &'a Reach,
-    pub(super) kubelets: &'a mut KnownKubelets,
     pub(super) queue: &'a mut WorkQueue,
     pub(super) sender: &'a mpsc::UnboundedSender<Input>,
 }
@@ -66,9 +64,8 @@ pub(super) struct Disk<'a> {
 impl Files for Disk<'_> {
     fn remove(&mut self, _: &Driver, removal: Removal) {
         match removal {
-            Removal::Link(name, alias, identity) => {
-                self.removals
-                    .remove(self.layout.link(&name, alias), &identity);
+            Removal::Link(name, identity) => {
+                self.removals.remove(self.layout.link(&name), &identity);
             }
             Removal::Socket(name, identity) => self.unserve(&name, identity),
         }
@@ -78,7 +75,7 @@ impl Files for Disk<'_> {
         match put {
             Put::Serve(_) if driver.serves().is_some() => None,
             Put::Serve(name) => Some(
-                self.serve(&name, driver.alias())
+                self.serve(&name)
                     .map_or_else(Event::SocketBlocked, Event::SocketServed),
             ),
             Put::Publish(..) if driver.links().is_some() => None,
@@ -87,20 +84,20 @@ impl Files for Disk<'_> {
             Put::Publish(..) | Put::Announce(..) if self.lost_its_socket(driver) => {
                 Some(Event::SocketSeen(Seen::NotOurs))
             }
-            Put::Publish(name, alias) => Some(self.publish(&name, alias)),
-            Put::Announce(name, alias) => Some(self.announce(&name, alias)),
+            Put::Publish(name) => Some(self.publish(&name)),
+            Put::Announce(name) => Some(self.announce(&name)),
         }
     }
 }
 
 impl Disk<'_> {
-    fn serve(&mut self, name: &DriverName, alias: LinkAlias) -> Result<Identity, Obstacle> {
+    fn serve(&mut self, name: &DriverName) -> Result<Identity, Obstacle> {
+        self.layout.holds()?;
         if let Err((holder, id)) = self.names.check(name, self.key) {
             self.queue.push(*holder, Work::NameWanted(self.key));
             return Err(Obstacle::NameTaken(id.to_string()));
         }
-        self.removals.claim_links(self.layout, name, alias);
-        recall_unseen_kubelet(self.kubelets, self.layout, name, alias);
+        self.removals.claim_links(self.layout, name);
         let place = socket_place(self.layout, name);
         let ours = self.files.service.as_ref().map(Service::socket);
         match place.listen(ours, self.take_over) {
@@ -135,14 +132,14 @@ impl Disk<'_> {
         self.queue.push(self.key, Work::NameFree(name.clone()));
     }
 
-    fn publish(&mut self, name: &DriverName, alias: LinkAlias) -> Event {
-        let place = link_place(self.kubelets, self.layout, name, alias);
-        match place.publish(self.take_over) {
+    fn publish(&mut self, name: &DriverName) -> Event {
+        let place = link_place(self.layout, name);
+        let layout = self.layout.holds();
+        match layout.and_then(|()| place.publish(self.take_over)) {
             Ok(published) => {
                 self.files.owner_watch = None;
                 let missing = std::mem::take(&mut self.files.link_missing);
                 if published.made {
-                    self.note_hard_links(&place, &published);
                     self.count_link(missing);
                 }
                 if published.made && missing {
@@ -164,11 +161,11 @@ impl Disk<'_> {
         }
     }
 
-    fn announce(&mut self, name: &DriverName, alias: LinkAlias) -> Event {
-        let place = link_place(self.kubelets, self.layout, name, alias);
-        match place.announce(self.take_over) {
+    fn announce(&mut self, name: &DriverName) -> Event {
+        let place = link_place(self.layout, name);
+        let layout = self.layout.holds();
+        match layout.and_then(|()| place.announce(self.take_over)) {
             Ok(published) => {
-                self.note_hard_links(&place, &published);
                 self.counts.announcements += 1;
                 let id = self.id;
                 tracing::info!(driver = %id, link = %place.path.display(), "{id}: announced again");
@@ -184,12 +181,6 @@ impl Disk<'_> {
             self.counts.link_repairs += 1;
         } else {
             self.counts.announcements += 1;
-        }
-    }
-
-    fn note_hard_links(&mut self, place: &LinkPlace<'_>, published: &Published) {
-        if place.hard && published.is_symbolic() {
-            self.kubelets.cannot_have_sockets();
         }
     }
 
@@ -227,37 +218,14 @@ async fn owner_gone(path: &Path) {
     }
 }
 
-/// Socket and link are two names of one file that an earlier run has left: it knew that the kubelet
-/// cannot be seen from here.
-pub(super) fn recall_unseen_kubelet(
-    kubelets: &mut KnownKubelets,
-    layout: &Layout,
-    name: &DriverName,
-    alias: LinkAlias,
-) {
-    let link = Identity::of(&layout.link(name, alias));
-    let is_pair = link.is_ok_and(|link| link.is_at(&layout.socket(name)));
-    if is_pair && layout.one_directory() {
-        kubelets.went_unseen();
-    }
-}
-
 /// Tells the paths where a driver has its link or its socket.
 pub(super) fn in_use(runners: &Runners, layout: &Layout) -> impl Fn(&Path) -> bool {
     |path| runners.values().any(|runner| runner.has_file(layout, path))
 }
 
-/// A `hard` link is a second name of the socket itself, which every kubelet finds when it starts.
-/// It needs the socket's own directory.
-pub(super) fn link_place<'a>(
-    kubelets: &KnownKubelets,
-    layout: &'a Layout,
-    name: &DriverName,
-    alias: LinkAlias,
-) -> LinkPlace<'a> {
+pub(super) fn link_place<'a>(layout: &'a Layout, name: &DriverName) -> LinkPlace<'a> {
     LinkPlace {
-        hard: are_links_sockets(kubelets, layout),
-        path: layout.link(name, alias),
+        path: layout.link(name),
         target: layout.target(name),
         socket: layout.socket(name),
         stage: layout.link_stage(),
@@ -268,11 +236,6 @@ pub(super) fn link_place<'a>(
 pub(super) fn existing_link(place: &LinkPlace<'_>) -> Option<Identity> {
     let found = Identity::of(&place.path).ok();
     found.filter(|found| place.is_ours(found))
-}
-
-/// The kubelet gets a second name of the socket in the place of a link.
-pub(super) fn are_links_sockets(kubelets: &KnownKubelets, layout: &Layout) -> bool {
-    kubelets.want_sockets() && layout.one_directory()
 }
 
 pub(super) fn socket_place<'a>(layout: &'a Layout, name: &DriverName) -> SocketPlace<'a> {

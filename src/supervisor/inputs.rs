@@ -25,13 +25,6 @@ use crate::systemd::journal::message_id;
 /// How many inputs a turn takes: one write of the state file serves all of them.
 const BATCH: usize = 256;
 
-/// Why a link is replaced by a socket.
-pub(super) const UNSEEN: &str =
-    "the kubelet cannot be seen from here, and gets a socket in the place of the link";
-
-/// What an operator has to know where nothing can be done about it from here.
-pub(super) const UNSEEN_KUBELET: &str = "neither the kubelet's process nor its start can be seen from here: a kubelet before 1.25 that restarts loses the drivers until they are announced again; run the registrar with hostPID, or mount the kubelet's root directory";
-
 /// A message to the main loop. The key of a runner that is gone, or an old generation of its monitor,
 /// makes it void.
 pub(super) enum Input {
@@ -85,10 +78,10 @@ impl Supervisor {
                     self.push(key, event);
                 }
             }
-            Input::Endpoint(key, KubeletCall::GetInfo { pid }) => {
+            Input::Endpoint(key, KubeletCall::GetInfo) => {
                 if let Some(runner) = self.runners.get(&key) {
                     runner.endpoint.took_asked();
-                    self.push(key, Event::KubeletAsked(pid.and_then(Process::of)));
+                    self.push(key, Event::KubeletAsked);
                 }
             }
             Input::Endpoint(key, KubeletCall::Notify(told)) => self.kubelet_told(key, *told),
@@ -122,10 +115,8 @@ impl Supervisor {
             self.queue.push(key, Work::Look);
             self.push(key, event);
         }
-        match told.pid {
-            Some(_) if told.apart => self.kubelets.called_apart(kubelet),
-            None if !told.follows_links => self.kubelet_is_unseen(),
-            Some(_) | None => {}
+        if told.apart {
+            self.kubelets.called_apart(kubelet);
         }
     }
 
@@ -152,25 +143,6 @@ impl Supervisor {
                 send(&sender, Input::KubeletEnded(process));
             })
         });
-    }
-
-    /// A kubelet before 1.25 ignores links when it starts, and the start of this kubelet will not be
-    /// seen. It has to find a socket in its directory then, where that can be had.
-    fn kubelet_is_unseen(&mut self) {
-        if !self.kubelets.went_unseen() {
-            return;
-        }
-        if !self.layout.one_directory() {
-            tracing::warn!("{UNSEEN_KUBELET}");
-            return;
-        }
-        tracing::info!(
-            "the kubelet's process and its start cannot be seen from here, and it may ignore links when it starts: it gets a socket in the place of each link"
-        );
-        for key in self.keys() {
-            self.push(key, Event::Reannounce(UNSEEN));
-            self.queue.push(key, Work::Tick);
-        }
     }
 }
 

@@ -11,7 +11,6 @@ mod discovery;
 mod expected_mount;
 mod files;
 mod inputs;
-mod layout_change;
 mod lost_drivers;
 mod names;
 mod observe;
@@ -58,7 +57,6 @@ use crate::disk::reach::Reach;
 use crate::disk::removals::Removals;
 use crate::disk::runtime_dir::{RuntimeDir, RuntimeError};
 use crate::disk::watch::{WatchEvent, Watcher};
-use crate::driver::file_state::RemovalPace;
 use crate::kubelet::known::KnownKubelets;
 use crate::kubelet::volumes::VolumeReader;
 use crate::os::clock::Moment;
@@ -115,8 +113,6 @@ pub(crate) struct Supervisor {
     names: Names,
     timers: Timers,
     layout: Layout,
-    /// How often registry_dir and the kubelet's directory became one directory, or two, of late.
-    layout_pace: RemovalPace,
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
@@ -155,7 +151,6 @@ impl Supervisor {
         Supervisor {
             kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
             layout,
-            layout_pace: RemovalPace::default(),
             started: Instant::now(),
             sender,
             inputs,
@@ -233,7 +228,8 @@ impl Supervisor {
         loop {
             let wake = self.finish_turn();
             if let Some(taken) = self.state_file.taken() {
-                return Err(self.make_way(taken).await);
+                self.make_way().await;
+                return Err(taken);
             }
             tokio::select! {
                 biased;
@@ -247,11 +243,11 @@ impl Supervisor {
                 () = sleep_until(wake) => self.wake(),
             }
         }
-        // Drivers that another instance has taken up are not ours to withdraw.
+        // Drivers that another instance looks after are not ours to withdraw.
         self.hold_runtime();
-        match self.state_file.taken() {
-            Some(taken) => drop(self.make_way(taken).await),
-            None => self.end().await,
+        match self.state_file.is_taken() {
+            true => self.make_way().await,
+            false => self.end().await,
         }
         Ok(())
     }
@@ -265,7 +261,6 @@ impl Supervisor {
             match timer {
                 Timer::Driver(key) => self.queue.push(key, Work::Tick),
                 Timer::Departure(key) => self.check_departure(key),
-                Timer::Layout => self.look_at_layout(),
                 Timer::Resync => self.resync(),
                 Timer::Quiet => {
                     self.timers.set(Timer::Quiet, None);

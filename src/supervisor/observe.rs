@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::files::{existing_link, in_use, link_place, socket_place};
-use super::inputs::UNSEEN;
 use super::saved_state::Origin;
 use super::{Runner, RunnerKey, Subject, Supervisor, Work};
 use crate::csi::trust::Exposure;
@@ -22,7 +21,6 @@ impl Supervisor {
 
     fn look_at_subjects(&mut self, subjects: BTreeSet<Subject>) {
         self.look_at_kubelet_directory();
-        self.look_at_layout();
         for subject in subjects {
             match subject {
                 Subject::Driver(key) => {
@@ -46,7 +44,6 @@ impl Supervisor {
         self.registry_mount
             .look(self.layout.registry_dir(), &self.reach);
         self.look_at_kubelet_directory();
-        self.look_at_layout();
         self.look_at_start_sockets();
         for (key, runner) in &mut self.runners {
             self.queue.push(*key, Work::Look);
@@ -88,7 +85,7 @@ impl Supervisor {
         );
     }
 
-    /// Looks at a driver's socket and then at its link, which may be another name of the socket.
+    /// Looks at a driver's socket and then at its link.
     pub(super) fn look_at_files(&mut self, key: RunnerKey) {
         if let Some(runner) = self.runners.get(&key)
             && let Some(name) = runner.driver.name()
@@ -100,16 +97,9 @@ impl Supervisor {
         if let Some(runner) = self.runners.get_mut(&key)
             && let Some(name) = runner.driver.name()
         {
-            let place = link_place(&self.kubelets, &self.layout, name, runner.driver.alias());
-            let link = existing_link(&place);
+            let link = existing_link(&link_place(&self.layout, name));
             runner.files.link_missing |= link.is_none() && runner.driver.links().is_some();
-            let is_symbolic = link.as_ref().is_some_and(|link| link.target().is_some());
-            let hard = place.hard;
             self.step(key, Event::LinkSeen(seen(link)));
-            if is_symbolic && hard {
-                self.push(key, Event::Reannounce(UNSEEN));
-                self.queue.push(key, Work::Tick);
-            }
         }
     }
 

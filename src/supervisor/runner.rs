@@ -254,13 +254,13 @@ impl Runner {
 
     /// Where the socket and the link belong.
     pub(super) fn places(&self, layout: &Layout) -> Option<[PathBuf; 2]> {
-        Some(layout.places(self.driver.name()?, self.driver.alias()))
+        Some(layout.places(self.driver.name()?))
     }
 
     /// The link or the socket of the driver is at this path.
     pub(super) fn has_file(&self, layout: &Layout, path: &Path) -> bool {
         let (link, socket) = (self.driver.links(), self.driver.serves());
-        link.is_some_and(|(name, alias, _)| layout.link(name, alias) == path)
+        link.is_some_and(|(name, _)| layout.link(name) == path)
             || socket.is_some_and(|(name, _)| layout.socket(name) == path)
     }
 

@@ -1,19 +1,15 @@
 //! The end of the daemon, and of a driver that is removed.
 
 use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{Runner, RunnerKey, Subject, Supervisor, Timer, Work};
-use crate::api::control::{Client, ClientError};
 use crate::config::OnStop;
 use crate::disk::layout::Layout;
 use crate::disk::removals::Removals;
-use crate::disk::runtime_dir::{self, RuntimeError};
-use crate::disk::socket::{ListenerProbe, listener, probe};
 use crate::disk::sweep::sweep_link;
 use crate::kubelet::volumes::NodeVolumes;
 use crate::os::text::enumerated;
@@ -24,9 +20,6 @@ use crate::systemd::journal::message_id;
 /// How long kubelets that call at our end may take to say how it went, and to get their answer: a
 /// kubelet that gets none takes the driver off the node.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
-/// How long another instance, which has just taken the lock, may take to listen.
-const HANDOVER: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Drivers in use that the last message names; the others are counted.
 const MOST_NAMED: usize = 10;
 
@@ -82,28 +75,10 @@ impl Supervisor {
         self.hear_last_calls().await;
     }
 
-    /// Another instance has our runtime directory and looks after the drivers. What we know of them
-    /// is handed over, so that the kubelet notices nothing.
-    pub(super) async fn make_way(mut self, taken: RuntimeError) -> RuntimeError {
+    /// Another instance has our runtime directory. It serves the drivers through the links that we leave.
+    pub(super) async fn make_way(mut self) {
         self.tell_end("stopping; another instance looks after the drivers");
-        let runtime = self.state_file.runtime();
-        let runtime = runtime.map(|runtime| runtime.path().to_owned());
-        let search = async { successor(runtime.as_deref()?).await };
-        let successor = self.hear_kubelets(search).await;
         self.hear_last_calls().await;
-        // The other instance listens at the same places, once no other process does.
-        self.runners
-            .values_mut()
-            .for_each(|runner| runner.files.service = None);
-        if let Some(mut successor) = successor {
-            for runner in self.runners.values() {
-                let id = &runner.id;
-                if let Err(error) = successor.take_up(id, &runner.driver.record()).await {
-                    tracing::warn!(%error, driver = %id, "{id}: the other instance does not take it up");
-                }
-            }
-        }
-        taken
     }
 
     fn tell_end(&self, words: &str) {
@@ -176,8 +151,8 @@ impl Runner {
     fn withdraw(&mut self, layout: &Layout, removals: &mut Removals) {
         self.files.service = None;
         self.drop_unclaimed(layout);
-        if let Some((name, alias, identity)) = self.driver.links() {
-            removals.remove(layout.link(name, alias), identity);
+        if let Some((name, identity)) = self.driver.links() {
+            removals.remove(layout.link(name), identity);
         }
         if let Some((name, identity)) = self.driver.serves() {
             removals.remove(layout.socket(name), identity);
@@ -200,32 +175,5 @@ async fn withdraws(on_stop: OnStop) -> bool {
             Some(Job::Stop) => true,
             Some(Job::Other) | None => false,
         },
-    }
-}
-
-/// The instance that holds the directory, as soon as it listens there.
-async fn successor(runtime: &Path) -> Option<Client> {
-    let socket = runtime_dir::control_socket(runtime);
-    let coming = async {
-        // Our own socket may still be there.
-        while !is_served_by_the_holder(runtime, &socket) {
-            sleep(LOOK_AGAIN).await;
-        }
-        Client::connect(&socket).await
-    };
-    let why = match timeout(HANDOVER, coming).await {
-        Ok(Ok(client)) => return Some(client),
-        Ok(Err(error)) => error,
-        Err(_) => ClientError::Silent(socket),
-    };
-    tracing::warn!(error = %why, "the other instance is not told what we know of the drivers");
-    None
-}
-
-fn is_served_by_the_holder(runtime: &Path, socket: &Path) -> bool {
-    let holder = runtime_dir::last_holder(runtime).filter(|pid| *pid != std::process::id());
-    match probe(socket) {
-        ListenerProbe::Alive(Some(stream)) => holder.is_some() && listener(&stream) == holder,
-        _ => false,
     }
 }

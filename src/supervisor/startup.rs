@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::task::yield_now;
 
-use super::files::{existing_link, link_place, recall_unseen_kubelet};
+use super::files::{existing_link, link_place};
 use super::runner::{Runner, RunnerKey};
 use super::saved_state::{Origin, SavedDriver};
 use super::{DriverId, Input, Reread, Subject, Supervisor, Work, send};
@@ -231,11 +231,10 @@ impl Supervisor {
 
     /// Takes up a record as far as it still holds.
     fn restore(&mut self, runner: &mut Runner, record: &Record) {
-        let link = record.name.as_ref().and_then(|name| {
-            let layout = &self.layout;
-            recall_unseen_kubelet(&mut self.kubelets, layout, name, record.alias);
-            existing_link(&link_place(&self.kubelets, layout, name, record.alias))
-        });
+        let link = record
+            .name
+            .as_ref()
+            .and_then(|name| existing_link(&link_place(&self.layout, name)));
         // Of the kubelets without a pid, those that have ended were left out of the records.
         let now = self.now();
         runner
@@ -258,8 +257,7 @@ impl Supervisor {
         names.extend(names_of(&self.settings, found));
         let layout = &self.layout;
         let records = saved.values().map(|saved| &saved.record);
-        let places =
-            records.filter_map(|record| Some(layout.places(record.name.as_ref()?, record.alias)));
+        let places = records.filter_map(|record| Some(layout.places(record.name.as_ref()?)));
         let kept = places.flatten().collect();
         let unknown = match has_state {
             true => BTreeSet::new(),

@@ -9,8 +9,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::departure::Departure;
-use super::files::are_links_sockets;
-use super::inputs::UNSEEN_KUBELET;
 use super::runner::text;
 use super::{DriverId, RESYNC, Runner, Supervisor, Timer};
 use crate::api::snapshot::{Daemon, Snapshot, Snapshots};
@@ -113,7 +111,7 @@ impl Runner {
         let (id, phase, reason) = (&self.id, self.driver.phase(), &self.published.reason);
         let csi_socket = self.settings.csi_socket.display();
         let link = self.driver.links();
-        let link = link.map(|(name, alias, _)| text(&layout.link(name, alias)));
+        let link = link.map(|(name, _)| text(&layout.link(name)));
         let link = link.as_deref();
         // A registered driver's reason mostly begins with that word.
         let phase_and_reason = match reason.starts_with(phase.as_str()) {
@@ -158,7 +156,7 @@ impl Runner {
             csi_socket: text(&self.settings.csi_socket),
             endpoint: text(&self.settings.endpoint),
             registration_socket: name.map(|name| text(&layout.socket(name))),
-            link: name.map(|name| text(&layout.link(name, driver.alias()))),
+            link: name.map(|name| text(&layout.link(name))),
             node_id: answer.map(|answer| answer.node_id.clone()),
             vendor_version: answer.map(|answer| answer.vendor_version.clone()),
             registrations: self.counts.registrations,
@@ -245,7 +243,6 @@ impl Supervisor {
             )
         });
         let forbidden = self.watcher.forbidden().next();
-        let unseen = self.kubelets.are_unseen() && !are_links_sockets(&self.kubelets, &self.layout);
         let problems = [
             self.troubles.refusal.clone(),
             unwatched,
@@ -257,10 +254,9 @@ impl Supervisor {
             self.registry_mount.problem(),
             self.plugins_mount.problem(),
         ];
-        // The operator declared the driver, or chose to run the registrar in such a pod.
+        // The operator declared the driver.
         let risks = [
             self.exposed(),
-            unseen.then(|| UNSEEN_KUBELET.to_owned()),
             self.registry_mount.risk(),
             self.plugins_mount.risk(),
         ];

@@ -20,7 +20,6 @@ use crate::api::command::ClientCommand;
 use crate::config::{self, Overrides, Settings, Sources};
 use crate::disk::directory::inode;
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::RuntimeDir;
@@ -80,9 +79,7 @@ fn held(name: &DriverName, link: &Path) -> Record {
             },
             kubelet: Process::of(std::process::id()),
         }),
-        alias: LinkAlias::default(),
         link: Some(Identity::of(link).unwrap()),
-        called_by: None,
         withdrawn_by_hand: false,
     }
 }
@@ -104,7 +101,7 @@ impl Departed {
         let name = DriverName::parse(ID).unwrap();
         fs::create_dir_all(root.join("plugins")).unwrap();
         fs::create_dir_all(layout.kubelet_dir()).unwrap();
-        let link = layout.link(&name, LinkAlias::default());
+        let link = layout.link(&name);
         symlink(layout.target(&name), &link).unwrap();
         let runtime = RuntimeDir::take(root).unwrap();
         let saved = SavedDriver {

@@ -12,8 +12,6 @@ pub(super) enum Timer {
     Driver(RunnerKey),
     /// The directory of a discovered driver has been away for too long.
     Departure(RunnerKey),
-    /// registry_dir and the kubelet's directory have become one directory, or two.
-    Layout,
     /// The slow look at everything.
     Resync,
     /// Memory is given back.

@@ -131,7 +131,6 @@ impl Supervisor {
             removals: &mut self.removals,
             registry_mount: &mut self.registry_mount,
             reach: &self.reach,
-            kubelets: &mut self.kubelets,
             queue: &mut self.queue,
             sender: &self.sender,
         };
@@ -162,7 +161,7 @@ impl Supervisor {
         };
         runner.endpoint.offer(runner.plugin_info());
         let link = runner.driver.links();
-        runner.endpoint.link(link.map(|(_, _, link)| link.clone()));
+        runner.endpoint.link(link.map(|(_, link)| link.clone()));
         runner.files.retired.retain(|task| !task.is_finished());
         runner.follow_trouble();
         runner.forget_old_word();

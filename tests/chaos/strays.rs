@@ -19,26 +19,20 @@ impl Scene {
         let mut ours = BTreeSet::new();
         for party in &self.parties {
             let name = party.name();
-            let links = self.links_of(&name);
-            if links.len() != 1 {
-                faults.push(format!("{name} has the links {links:?}"));
-            }
+            let link = self.node.link(&name);
             let target = match self.terms.layout {
                 Layout::TwoDirectories => self.node.reg_socket(&name),
                 Layout::OneDirectory => PathBuf::from(format!(".{name}-reg.sock")),
             };
-            for link in &links {
-                match fs::read_link(link) {
-                    Ok(held) if held == target => {}
-                    other => faults.push(format!("{} holds {other:?}", link.display())),
-                }
+            match fs::read_link(&link) {
+                Ok(held) if held == target => {}
+                other => faults.push(format!("{} holds {other:?}", link.display())),
             }
             // A mount may have hidden the file, and no process listens on it.
             if let Err(error) = UnixStream::connect(self.node.reg_socket(&name)) {
                 faults.push(format!("no process serves {name}: {error}"));
             }
-            ours.extend(links);
-            ours.insert(self.node.reg_socket(&name));
+            ours.extend([link, self.node.reg_socket(&name)]);
         }
         if let Err(error) = UnixStream::connect(self.in_runtime_dir(HTTP_SOCKET)) {
             faults.push(format!("no process serves http: {error}"));
@@ -76,18 +70,6 @@ impl Scene {
             self.node.kubelet_root(),
             self.node.runtime_dir(),
         ])
-    }
-
-    /// The plain link, and the fresh names for a kubelet in its back-off.
-    fn links_of(&self, name: &str) -> Vec<PathBuf> {
-        let fresh = format!("{name}_");
-        let is_one = |path: &PathBuf| {
-            let file = path.file_name().unwrap().to_string_lossy().into_owned();
-            file.ends_with("-reg.sock") && file.starts_with(&fresh)
-                || file == format!("{name}-reg.sock")
-        };
-        let all = entries(&self.node.kubelet_registry_dir());
-        all.into_iter().filter(is_one).collect()
     }
 
     /// All files of the directories, for a report.

@@ -8,13 +8,12 @@ use std::process::Output;
 use std::sync::{Arc, Mutex};
 
 use bed::exchange::call;
-use bed::proto::control::{Handover, Status};
-use bed::scene::{KEEP, NAME, OTHER, SOON};
-use bed::{ByteServer, Process, Scene, eventually, stderr, stdout};
+use bed::proto::control::Status;
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{ByteServer, Scene, stderr, stdout};
 use prost::Message;
 use serde_json::Value;
 
-use crate::moment::Moment;
 use crate::recording::{calls, client};
 use crate::release::Release;
 use crate::setup;
@@ -122,54 +121,6 @@ fn refusal(release: &Release, call: &str) -> (i32, String) {
     let text = release.text(&format!("control/{call}.refusal"));
     let (code, words) = text.split_once('\n').unwrap();
     (code.parse().unwrap(), words.to_owned())
-}
-
-/// An instance of a release hands its driver over to an instance of the tree, and ends.
-#[test]
-fn a_driver_of_a_release_is_taken_over() {
-    for release in Release::recorded() {
-        for sender in SENDERS {
-            let mut scene = setup().more(KEEP).kubelet(bed::Release::V1_36).registered();
-            let mark = scene.kubelet.mark();
-            let root = scene.node.root();
-            let other = root.join("other");
-            let mut run = client(&other, &["run"]);
-            run.arg("--config").arg(scene.node.config_file());
-            let second = Process::logging(&mut run, &root.join("second.log"));
-            let status = || {
-                let output = client(&other, &["status", "--json"]).output().unwrap();
-                serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
-            };
-            let is_in = |phase: &str| {
-                let what = format!("the second shows {phase}");
-                eventually(&what, SOON, || {
-                    let status = status();
-                    let is_so = status["drivers"][0]["phase"] == phase;
-                    is_so.then_some(()).ok_or(status)
-                });
-            };
-            is_in("conflict");
-            let request = recorded(&release, "handover-TakeUp", "request");
-            let mut handover = Handover::decode(&*request).unwrap();
-            let moment = Moment {
-                root,
-                kubelet: scene.kubelet.pid().unwrap(),
-            };
-            let text = String::from_utf8(handover.record).unwrap();
-            let mut record = moment.fit_handover(&text);
-            if sender == Sender::Later {
-                record["a_later_field"] = 1.into();
-            }
-            handover.record = record.to_string().into_bytes();
-            let request = sender.sends(handover.encode_to_vec());
-            call(&other.join("control.sock"), "TakeUp", &request).unwrap();
-            scene.registrar.kill9();
-            is_in("registered");
-            let counts = scene.settled(mark);
-            assert_eq!(counts, Default::default(), "{}", second.logs());
-            is_in("registered");
-        }
-    }
 }
 
 /// A method, and the bytes of the request.
@@ -351,7 +302,6 @@ fn every_recorded_call_is_tried() {
         "unknown-Publish",
         "reload-Reload",
         "refused-Reload",
-        "handover-TakeUp",
     ];
     for release in Release::recorded() {
         let recorded = calls(&release.directory);

@@ -42,22 +42,11 @@ impl Moment<'_> {
         state
     }
 
-    /// The same for the record of one driver, as an instance hands it over.
-    pub(crate) fn fit_handover(&self, text: &str) -> Value {
-        let record: Value = serde_json::from_str(text).unwrap();
-        let target = record["link"]["target"].as_str().unwrap();
-        let recorded = target.split_once("/vdata/storage/").unwrap().0;
-        let mut record = self.moved(text, recorded);
-        self.fit_record(&mut record, &self.root.join("kubelet/plugins_registry"));
-        record
-    }
-
     fn fit_record(&self, record: &mut Value, links: &Path) {
         if !record["link"].is_null() {
             let name = record["name"].as_str().unwrap();
             record["link"] = file(&links.join(format!("{name}-reg.sock")));
         }
-        self.fit_process(&mut record["called_by"]);
         if record["registration"].is_object() {
             self.fit_process(&mut record["registration"]["kubelet"]);
         }

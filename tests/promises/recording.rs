@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
@@ -10,9 +9,7 @@ use std::sync::{Arc, Mutex};
 use bed::exchange::call;
 use bed::registrar::{chosen, clear_environment};
 use bed::scene::{KEEP, NAME, OTHER, SOON};
-use bed::{ByteServer, KubeletScene, NotifySocket, Process, eventually};
-use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::Signal;
+use bed::{ByteServer, Process, eventually};
 use serde_json::Value;
 
 use crate::configuration;
@@ -162,35 +159,6 @@ fn record_verify(_directory: &Path) {
     bed::skipped("the cargo feature cluster");
 }
 
-/// The call of an instance that hands its driver over, because another instance has its runtime directory. The recorder
-/// holds the directory, and the second instance has its own.
-fn record_handover(directory: &Path) {
-    let scene = setup().more(KEEP).kubelet(bed::Release::V1_36).set();
-    let notify = NotifySocket::bind(scene.node.root().join("notify"));
-    // With a watchdog of 2 s, the daemon looks at its directory each second.
-    let mut scene: KubeletScene = scene
-        .with_env("NOTIFY_SOCKET", notify.path())
-        .with_env("WATCHDOG_USEC", "2000000")
-        .registered();
-    let other = scene.node.root().join("other");
-    let mut run = client(&other, &["run"]);
-    run.arg("--config").arg(scene.node.config_file());
-    let _second = Process::logging(&mut run, &scene.node.root().join("second.log"));
-    let socket = other.join("control.sock");
-    eventually("the second listens", SOON, || UnixStream::connect(&socket));
-    scene.registrar.signal(Signal::SIGSTOP);
-    let runtime_dir = scene.node.runtime_dir();
-    fs::remove_dir_all(&runtime_dir).unwrap();
-    let recorder = Recorder::start(socket, &runtime_dir, directory);
-    *recorder.name.lock().unwrap() = "handover".to_owned();
-    let lock = runtime_dir.join("lock");
-    fs::write(&lock, format!("{}\n", std::process::id())).unwrap();
-    let lock = fs::File::options().write(true).open(&lock).unwrap();
-    let _lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).unwrap();
-    scene.registrar.signal(Signal::SIGCONT);
-    assert_eq!(scene.registrar.wait_exit(SOON).code(), Some(1));
-}
-
 fn files(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -216,7 +184,6 @@ fn a_release_writes_files_and_messages_that_other_releases_can_read() {
         false => temporary.path().to_owned(),
     };
     record_node(&directory);
-    record_handover(&directory);
     record_verify(&directory);
     if is_asked {
         let config = directory.join("config.toml");

@@ -10,12 +10,11 @@ use tokio::time::timeout;
 use tonic::{Code, Response};
 
 use crate::api::command::ManualAction;
-use crate::driver::Record;
 use crate::grpc::client::{self, Channel, ConnectError};
 #[cfg(feature = "cluster")]
 use crate::grpc::proto::control::ClusterReport;
 use crate::grpc::proto::control::control_client::ControlClient;
-use crate::grpc::proto::control::{DriverRequest, Handover, ReloadRequest, Status, StatusRequest};
+use crate::grpc::proto::control::{DriverRequest, ReloadRequest, Status, StatusRequest};
 use crate::os::task::Task;
 use crate::os::text::printable;
 
@@ -120,21 +119,6 @@ impl Client {
             }
             ManualAction::Publish => answer(&self.path, control.publish(request)).await,
         };
-        done.map(drop)
-    }
-
-    /// Leaves a driver to the daemon, with its record.
-    pub(crate) async fn take_up(
-        &mut self,
-        driver: &str,
-        record: &Record,
-    ) -> Result<(), ClientError> {
-        let record = serde_json::to_vec(record).map_err(|e| ClientError::Lost(e.to_string()))?;
-        let handover = Handover {
-            driver: driver.to_owned(),
-            record,
-        };
-        let done = answer(&self.path, self.control.take_up(handover)).await;
         done.map(drop)
     }
 

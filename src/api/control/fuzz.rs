@@ -29,7 +29,6 @@ const WORDS: &[&str] = &[
     "\0\0\x08\0\x01\0\0\0\x01\0\0\0\0\x03\x0a\x01a",
     "/nsdr.control.v1.Control/Withdraw",
     "/nsdr.control.v1.Control/WatchStatus",
-    "/nsdr.control.v1.Control/TakeUp",
     "/nsdr.control.v1.Control/ReportCluster",
     "\x01\0\0\0\x03",
     "\x0a\x7f",
@@ -140,7 +139,6 @@ fn supervise(request: Request, asked: &Mutex<Vec<String>>) {
     let (word, outcome) = match command {
         ClientCommand::Reload => ("reload".to_owned(), Ok(())),
         ClientCommand::Manual { action, driver } => (format!("{action:?}"), Err(driver)),
-        ClientCommand::TakeUp { driver, .. } => ("take up".to_owned(), Err(driver)),
         ClientCommand::ReportCluster(_) => ("report the cluster".to_owned(), Ok(())),
     };
     if let Err(driver) = &outcome {

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::scenario::{
-    KUBELET, NOW, STRANGER, Tried, advertised, answer, in_phase, letters, registered,
-};
+use super::scenario::{KUBELET, NOW, Tried, advertised, answer, in_phase, letters, registered};
 use super::table::events;
 use crate::disk::identity::Identity;
 use crate::disk::obstacle::Obstacle;
@@ -241,14 +239,14 @@ fn an_announcement_by_hand_goes_with_its_link() {
 #[test]
 fn a_yes_to_what_was_told_before_the_settings_changed_is_a_yes_to_that() {
     let mut tried = Tried::new(in_phase(WaitingForKubelet));
-    tried.apply(Event::KubeletAsked(Some(KUBELET)), NOW);
+    tried.apply(Event::KubeletAsked, NOW);
     let elsewhere = AdvertisedInfo {
         endpoint: "/f".into(),
         ..advertised()
     };
     tried.driver.reconfigure(None, elsewhere, false, NOW);
     // Somebody else asks, and is told the new one.
-    tried.apply(Event::KubeletAsked(Some(STRANGER)), NOW);
+    tried.apply(Event::KubeletAsked, NOW);
     let yes = Event::KubeletRegistered {
         kubelet: Some(KUBELET),
         through: None,

@@ -121,7 +121,7 @@ fn a_limit_that_changes_while_the_driver_runs_is_shown_and_not_announced() {
 fn a_limit_that_changes_during_the_call_is_not_announced_either() {
     let mut tried = Tried::new(in_phase(WaitingForKubelet));
     tried.apply(Event::DriverChanged(with_limit(3)), NOW);
-    tried.apply(Event::KubeletAsked(None), NOW);
+    tried.apply(Event::KubeletAsked, NOW);
     tried.apply(Event::DriverChanged(with_limit(4)), NOW);
     tried.apply(registered(), NOW);
     tried.apply(TICK, NOW);

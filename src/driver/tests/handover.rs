@@ -41,7 +41,7 @@ fn a_silent_driver_that_no_kubelet_holds_leaves_the_name_alone() {
 #[test]
 fn link_and_registration_pass_to_the_sibling_and_the_endpoint_is_announced_once() {
     let mut holder = silent(in_phase(Registered));
-    let link = holder.links().map(|(_, _, link)| link.clone());
+    let link = holder.links().map(|(_, link)| link.clone());
     assert!(
         holder.give_up_name(false).is_none(),
         "to somebody who cannot take it over"
@@ -55,7 +55,7 @@ fn link_and_registration_pass_to_the_sibling_and_the_endpoint_is_announced_once(
         (None, None, None)
     );
     assert_eq!(holder.kubelet(), None);
-    assert_eq!(heir.driver.links().map(|(_, _, link)| link.clone()), link);
+    assert_eq!(heir.driver.links().map(|(_, link)| link.clone()), link);
     assert_eq!(heir.driver.kubelet(), Some(KUBELET));
 
     let tick = Event::Ticked {

@@ -14,10 +14,9 @@ use crate::kubelet::volumes::VolumeUse;
 /// Names of what a table's row applies.
 pub(super) fn events(row: &str, driver: &Driver) -> Event {
     let link = || {
-        driver.links().map_or_else(
-            || Identity::numbered(9),
-            |(_, _, identity)| identity.clone(),
-        )
+        driver
+            .links()
+            .map_or_else(|| Identity::numbered(9), |(_, identity)| identity.clone())
     };
     match row {
         "answers as before" => Event::DriverAnswered(answer()),
@@ -54,7 +53,7 @@ pub(super) fn events(row: &str, driver: &Driver) -> Event {
         "link is another of ours" => Event::LinkSeen(Seen::Ours(Identity::numbered(77))),
         "link is gone" => Event::LinkSeen(Seen::NotOurs),
         "socket is gone" => Event::SocketSeen(Seen::NotOurs),
-        "kubelet asks" => Event::KubeletAsked(Some(KUBELET)),
+        "kubelet asks" => Event::KubeletAsked,
         "kubelet registers" => registered(),
         "kubelet registers through another link" => Event::KubeletRegistered {
             kubelet: Some(KUBELET),

@@ -1,6 +1,5 @@
 //! The registration endpoint: the service on reg.sock that kubelets call.
 
-mod agent;
 mod service;
 pub(crate) mod session;
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::agent::follows_links;
 use super::session::{Outcome, Session};
 use crate::grpc::proto::registration::registration_server::Registration;
 use crate::grpc::proto::registration::{
@@ -30,19 +29,13 @@ impl Registration for Session {
         &self,
         request: Request<RegistrationStatus>,
     ) -> Result<Response<RegistrationStatusResponse>, Status> {
-        let agent = request.metadata().get("user-agent");
-        let agent = agent.and_then(|agent| agent.to_str().ok());
-        let follows_links = agent.is_some_and(follows_links);
         let status = request.into_inner();
         let outcome = if status.plugin_registered {
             Outcome::Registered
         } else {
             Outcome::Rejected(printable(&status.error))
         };
-        if timeout(WRITTEN, self.tell(outcome, follows_links))
-            .await
-            .is_err()
-        {
+        if timeout(WRITTEN, self.tell(outcome)).await.is_err() {
             tracing::warn!("the kubelet got its answer before the state file was written");
         }
         Ok(Response::new(RegistrationStatusResponse {}))

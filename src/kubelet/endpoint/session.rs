@@ -20,7 +20,7 @@ const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum KubeletCall {
     /// GetInfo; any process may call it.
-    GetInfo { pid: Option<u32> },
+    GetInfo,
     /// NotifyRegistrationStatus.
     Notify(Box<Notification>),
 }
@@ -35,8 +35,6 @@ pub(crate) struct Notification {
     pub(crate) asked: Option<GetInfoCall>,
     /// GetInfo came on another connection, which the process has closed.
     pub(crate) apart: bool,
-    /// This kubelet is known to register links that exist when it starts.
-    pub(crate) follows_links: bool,
     pub(crate) heard: oneshot::Sender<()>,
 }
 
@@ -149,7 +147,6 @@ impl Endpoint {
             pid: None,
             asked: None,
             apart: false,
-            follows_links: true,
             heard,
         })));
     }
@@ -195,13 +192,13 @@ impl Session {
         let is_reported = std::mem::replace(&mut state.asked, true);
         drop(state);
         if !is_reported {
-            (self.endpoint.tell)(KubeletCall::GetInfo { pid: self.peer.pid });
+            (self.endpoint.tell)(KubeletCall::GetInfo);
         }
         Some(offer)
     }
 
     /// Passes the outcome on; the receiver resolves when the state file has it.
-    pub(super) fn tell(&self, outcome: Outcome, follows_links: bool) -> oneshot::Receiver<()> {
+    pub(super) fn tell(&self, outcome: Outcome) -> oneshot::Receiver<()> {
         self.activity.touch();
         let pid = self.peer.pid;
         let mut state = self.endpoint.lock();
@@ -220,7 +217,6 @@ impl Session {
             pid,
             asked,
             apart,
-            follows_links,
             heard,
         })));
         written

@@ -21,7 +21,6 @@ const WORDS: &[&str] = &[
     "\"name\":\"../../etc/x\"",
     "\"name\":null",
     "\"registration\":null",
-    "\"alias\":4294967295",
     "\"origin\":\"table\"",
     "\"csi_socket\":\"/etc/passwd\"",
     "\"target\":\"/etc/passwd\"",
@@ -112,7 +111,7 @@ impl Scene {
         for name in names.chain(&record.name) {
             let socket = self.layout.socket(name);
             assert_eq!(socket.parent(), Some(self.layout.registry_dir()));
-            let link = self.layout.link(name, record.alias);
+            let link = self.layout.link(name);
             assert_eq!(link.parent(), Some(self.layout.kubelet_dir()));
         }
     }

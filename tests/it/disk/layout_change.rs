@@ -1,15 +1,16 @@
-//! Two directories that become one, or one that becomes two, while the registrar runs.
+//! Two directories that become one, or one that becomes two, while the registrar runs: the registrar puts no
+//! link over its own socket, and a reload decides anew.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use bed::scene::{NAME, SOON};
-use bed::{Mounts, Scene, eventually, wire};
+use bed::{Mounts, Scene, eventually, identity, wire};
 
 use crate::setup;
+
+const RELOAD: &str = "one directory or two since the configuration was loaded";
 
 /// The link in the kubelet's directory leads to the registrar's hidden socket beside it.
 #[track_caller]
@@ -26,8 +27,27 @@ fn wait_one_directory(scene: &Scene) {
     });
 }
 
+#[track_caller]
+fn wait_two_directories(scene: &Scene) {
+    let link = scene.node.link(NAME);
+    eventually("a link to the socket in our own directory", SOON, || {
+        fs::read_link(&link).is_ok_and(|target| target == scene.node.reg_socket(NAME))
+    });
+    scene.wait_published(NAME);
+}
+
+/// A conflict until the reload. Link and socket have one path then, and the file at it is neither replaced by a
+/// link nor by a socket.
+#[track_caller]
+fn reload_decides(scene: &Scene) {
+    let found = identity(&scene.node.link(NAME));
+    scene.reason(NAME, "conflict", RELOAD);
+    assert!(found.is_some() && found == identity(&scene.node.link(NAME)));
+    scene.registrar.succeed(&["reload"]);
+}
+
 #[test]
-fn a_link_that_makes_one_directory_of_two_is_followed() {
+fn a_link_that_makes_one_directory_of_two_waits_for_a_reload() {
     let (scene, _driver) = setup().published();
     let registry = scene.node.registry_dir();
     fs::rename(&registry, registry.with_file_name("away")).unwrap();
@@ -40,32 +60,29 @@ fn a_link_that_makes_one_directory_of_two_is_followed() {
         }
         symlink(scene.node.kubelet_registry_dir(), &registry).map_err(|error| error.to_string())
     });
+    reload_decides(&scene);
     wait_one_directory(&scene);
-    // Two directories again.
+    // Two directories again: a relative link would lead nowhere.
     fs::remove_file(&registry).unwrap();
     fs::create_dir(&registry).unwrap();
-    assert_eq!(scene.wait_published(NAME).name, NAME);
-    let link = scene.node.link(NAME);
-    eventually("a link to the socket in our own directory", SOON, || {
-        fs::read_link(&link).is_ok_and(|target| target == scene.node.reg_socket(NAME))
-    });
-    scene.wait_published(NAME);
+    scene.registrar.succeed(&["reload"]);
+    wait_two_directories(&scene);
 }
 
-/// Whichever of the two is mounted over the other.
+/// Whichever of the two is mounted over the other. When the mount ends without a reload, nothing has happened.
 #[test]
-fn a_mount_that_makes_one_directory_of_two_is_followed() {
-    for over_the_kubelets in [true, false] {
+fn a_mount_that_makes_one_directory_of_two_waits_for_a_reload() {
+    for (over_the_kubelets, is_reloaded) in [(true, true), (false, true), (true, false)] {
         std::thread::scope(|scope| {
             scope
-                .spawn(|| mounted_over(over_the_kubelets))
+                .spawn(|| mounted_over(over_the_kubelets, is_reloaded))
                 .join()
                 .unwrap();
         });
     }
 }
 
-fn mounted_over(the_kubelets: bool) {
+fn mounted_over(the_kubelets: bool, is_reloaded: bool) {
     let Some(mut mounts) = Mounts::private() else {
         bed::skipped("root, to mount one directory over another");
         return;
@@ -77,46 +94,16 @@ fn mounted_over(the_kubelets: bool) {
     } else {
         mounts.bind(&theirs, &ours);
     }
-    wait_one_directory(&scene);
-    mounts.unmount(if the_kubelets { &theirs } else { &ours });
-    let link = scene.node.link(NAME);
-    eventually("a link to the socket in our own directory", SOON, || {
-        fs::read_link(&link).is_ok_and(|target| target == scene.node.reg_socket(NAME))
-    });
-    scene.wait_published(NAME);
-}
-
-/// Each swap costs every driver a registration, so the registrar does not follow endless swaps at full
-/// speed.
-#[test]
-fn directories_that_are_swapped_all_the_time_are_followed_more_and_more_slowly() {
-    let (scene, _driver) = setup().published();
-    let registry = scene.node.registry_dir();
-    let apart = registry.with_file_name("apart");
-    fs::rename(&registry, &apart).unwrap();
-    eventually("the directory is a link", SOON, || {
-        if let Err(error) = fs::remove_dir_all(&registry)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(error.to_string());
-        }
-        symlink(&apart, &registry).map_err(|error| error.to_string())
-    });
-    let (start, mut rounds) = (Instant::now(), 0);
-    let staged = registry.with_file_name("staged");
-    while start.elapsed() < Duration::from_secs(8) {
-        let targets = [scene.node.kubelet_registry_dir(), apart.clone()];
-        symlink(&targets[rounds % 2], &staged).unwrap();
-        fs::rename(&staged, &registry).unwrap();
-        rounds += 1;
-        thread::sleep(Duration::from_millis(100));
+    if is_reloaded {
+        reload_decides(&scene);
+        wait_one_directory(&scene);
+    } else {
+        scene.reason(NAME, "conflict", RELOAD);
     }
-    let followed = scene.registrar.logs();
-    let followed = followed.matches("every driver is published again").count();
-    // Three swaps at once, then after 1 s, 2 s, 4 s.
-    assert!((1..=6).contains(&followed), "{followed} of {rounds}");
-    // In the end the layout is as the last swap left it.
-    symlink(scene.node.kubelet_registry_dir(), &staged).unwrap();
-    fs::rename(&staged, &registry).unwrap();
-    wait_one_directory(&scene);
+    mounts.unmount(if the_kubelets { &theirs } else { &ours });
+    if is_reloaded {
+        scene.reason(NAME, "conflict", RELOAD);
+        scene.registrar.succeed(&["reload"]);
+    }
+    wait_two_directories(&scene);
 }

@@ -524,24 +524,6 @@ fn the_removal_of_the_package_looks_where_the_last_run_looked() {
 }
 
 #[test]
-fn the_removal_of_the_package_keeps_a_fresh_link_too() {
-    let (mut scene, _driver, _kubelet, _) = used(Layout::TwoDirectories);
-    scene.registrar.kill9();
-    fs::remove_dir_all(scene.node.runtime_dir()).unwrap();
-    let fresh = scene
-        .node
-        .kubelet_registry_dir()
-        .join(format!("{NAME}_1-reg.sock"));
-    fs::rename(scene.node.link(NAME), &fresh).unwrap();
-    let cleaned = scene.registrar.run_cli(["clean-up"]);
-    assert!(fresh.is_symlink(), "{cleaned:?}");
-    assert!(
-        stderr(&cleaned).contains(fresh.to_str().unwrap()),
-        "{cleaned:?}"
-    );
-}
-
-#[test]
 fn volumes_are_found_below_the_parent_of_a_registry_that_is_named_by_itself() {
     let scene = setup().set();
     let root = format!("root_dir = {:?}", scene.node.kubelet_root());

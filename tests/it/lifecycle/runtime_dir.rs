@@ -170,7 +170,7 @@ fn a_runtime_directory_that_cannot_be_created_is_reported_once_and_costs_no_wake
 }
 
 #[test]
-fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_registered() {
+fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_other_adopts_its_links() {
     for_each(&Deleted::ALL, |deleted| {
         // Not "keep": whatever the setting, the first instance must not withdraw drivers that the
         // second has.
@@ -191,7 +191,12 @@ fn an_instance_whose_runtime_directory_was_taken_leaves_and_the_driver_stays_reg
         let pid = second.pid();
         assert!(logs.contains(&format!("pid {pid} holds")), "{logs}");
         std::mem::swap(&mut scene.registrar, &mut second);
-        scene.ends_registered(mark, 0, 0);
+        // Without a state, nothing tells that the kubelet holds the driver: one announcement finds out.
+        let announced = match deleted {
+            Deleted::Directory => 1,
+            Deleted::Lock => 0,
+        };
+        scene.ends_registered(mark, announced, announced);
         assert!(exists(&scene.link()) && exists(&scene.node.reg_socket(NAME)));
         // The control socket and the state belong to the second instance.
         let mark = scene.kubelet.mark();

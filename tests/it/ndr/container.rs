@@ -1,13 +1,11 @@
 //! A kubelet, or a registrar, that runs in a container and has other paths for the same files.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use bed::scene::{NAME, SOON, is_nothing};
 use bed::{
     Behaviour, Container, FakeDriver, KubeletProcess, KubeletScene, Layout, Node, Registrar,
-    Release, Settings, Timing, eventually,
+    Release, Settings, Timing,
 };
 use serde_json::Value;
 
@@ -196,57 +194,6 @@ impl Pod {
     fn is_link(&self) -> bool {
         self.node.link(NAME).is_symlink()
     }
-}
-
-/// A kubelet before 1.25 ignores links when it starts, and a pod cannot see that it has started.
-#[test]
-fn an_old_kubelet_that_a_pod_cannot_see_may_restart() {
-    if !Container::can_be_had() {
-        return;
-    }
-    let mut pod = Pod::registered(Release::V1_24);
-    eventually("a socket that every kubelet finds", SOON, || !pod.is_link());
-    pod.kubelet.wait_registered(NAME, SOON);
-    for _ in 0..2 {
-        let mark = pod.kubelet.mark();
-        pod.kubelet.restart();
-        pod.kubelet.wait_registered(NAME, SOON);
-        let counts = pod.kubelet.counts_since(mark);
-        assert_eq!((counts.registrations, counts.deregistrations), (1, 0));
-    }
-    // The kubelet's directory has the socket itself in place of a link.
-    let plain = || {
-        let (link, socket) = (pod.node.link(NAME), pod.node.reg_socket(NAME));
-        let inode = |path: &Path| {
-            std::fs::symlink_metadata(path)
-                .map(|found| found.ino())
-                .ok()
-        };
-        inode(&link).is_some() && inode(&link) == inode(&socket)
-    };
-    std::fs::remove_file(pod.node.reg_socket(NAME)).unwrap();
-    eventually("both are back", Duration::from_secs(10), plain);
-    pod.kubelet.wait_registered(NAME, SOON);
-    // The kubelet would ignore a link there at its next start.
-    // The test renames it into place: the registrar would take a path that is free for a moment.
-    let staged = pod.node.kubelet_root().join("staged");
-    std::os::unix::fs::symlink(format!(".{NAME}-reg.sock"), &staged).unwrap();
-    std::fs::rename(&staged, pod.node.link(NAME)).unwrap();
-    eventually("a socket again", Duration::from_secs(10), plain);
-    pod.kubelet.wait_registered(NAME, SOON);
-    // A restart of the pod costs one registration, as with node-driver-registrar.
-    let mark = pod.kubelet.mark();
-    pod.start();
-    let registered = || pod.kubelet.counts_since(mark).registrations;
-    eventually("registered through the new socket", SOON, || {
-        registered() == 1
-    });
-    assert!(!pod.is_link(), "it knows what the last one knew");
-    pod.kubelet.wait_registered(NAME, SOON);
-    let unit = pod.unit.take().unwrap();
-    unit.stop();
-    pod.kubelet.wait_deregistered(NAME, SOON);
-    assert!(is_nothing(&pod.node.link(NAME)) && is_nothing(&pod.node.reg_socket(NAME)));
 }
 
 /// A kubelet that follows links at its start keeps its link, and does not see restarts of the

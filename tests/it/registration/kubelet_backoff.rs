@@ -1,11 +1,11 @@
-//! A link that was dead when the kubelet dialled it: a fresh name avoids the kubelet's back-off.
+//! A link that was dead when the kubelet dialled it, or looked at it.
 
 use std::fs;
 use std::time::Duration;
 
 use bed::kubelet::Event as Seen;
 use bed::scene::{KEEP, NAME, SOON, exists, for_each};
-use bed::{KubeletScene, Release, Timing, eventually};
+use bed::{KubeletScene, Release, Timing};
 
 use crate::setup;
 
@@ -21,13 +21,14 @@ fn live_links(scene: &KubeletScene) -> Vec<String> {
     live
 }
 
+/// The kubelet dialled while nothing listened, and waits in its own back-off for the path.
 #[test]
-fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
+fn a_kubelet_in_its_back_off_registers_when_that_is_over_and_the_reason_says_how_long_it_may_take()
+{
     for_each(&[Release::V1_35, Release::V1_36], |release| {
-        // After one failed dial the kubelet ignores the path for a minute.
         let impatient = Timing {
             dial_timeout: Duration::from_millis(100),
-            backoff_initial: Duration::from_secs(60),
+            backoff_initial: Duration::from_secs(15),
             ..Timing::faster(10)
         };
         let mut scene = setup()
@@ -42,27 +43,9 @@ fn a_fresh_name_is_used_and_the_plain_one_returns_with_the_next_kubelet() {
             matches!(event, Seen::DialFailed { .. })
         });
         scene.registrar.start();
-        eventually("registered by a fresh name", SOON, || {
-            let live = live_links(&scene);
-            assert!(live.len() <= 1, "two at once: {live:?}");
-            scene.kubelet.registered().contains_key(NAME)
-        });
-        scene.ends_registered(mark, 1, 0);
-        assert_eq!(live_links(&scene), [format!("{NAME}_1-reg.sock")]);
-
-        // A restart of the registrar keeps the fresh name.
-        let held = scene.kubelet.mark();
-        scene.registrar.kill9();
-        scene.registrar.start();
-        scene.ends_registered(held, 0, 0);
-        assert_eq!(live_links(&scene), [format!("{NAME}_1-reg.sock")]);
-
-        // A kubelet that calls before the registrar knows of the other kubelet's end would keep the
-        // fresh name.
-        let mark = scene.kubelet.mark();
-        scene.kubelet.kill9();
-        scene.wait_phase("waiting-for-kubelet");
-        scene.kubelet.restart();
+        let driver = scene.wait_reason("waits up to 2 minutes before the next one");
+        assert_eq!(driver.phase, "waiting-for-kubelet");
+        scene.kubelet.wait_registered(NAME, Duration::from_secs(60));
         scene.ends_registered(mark, 1, 0);
         assert_eq!(live_links(&scene), [format!("{NAME}-reg.sock")]);
     });

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use bed::kubelet::Event;
 use bed::scene::{KEEP, NAME, SOON, exists, for_each, reason};
-use bed::{
-    Behaviour, KubeletScene, Registrar, Release, Settings, eventually, identity, is_root, stays,
-};
+use bed::{Behaviour, KubeletScene, Registrar, Release, eventually, identity, is_root, stays};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::{PROGRAM, setup};
@@ -125,30 +123,6 @@ fn a_kubelet_in_another_pid_namespace_may_restart_too() {
             scene.ends_registered(mark, 1, 0);
         }
     });
-}
-
-/// The registrar sees neither the kubelet's process nor its start, and with two directories it cannot
-/// put a socket in place of the link. It can only report this.
-#[test]
-fn an_old_unseen_kubelet_is_reported_by_status_and_doctor() {
-    let mut scene = setup()
-        .kubelet(Release::V1_24)
-        .with(Settings::without_pod_resources)
-        .set();
-    let script = "exec unshare --pid --fork --kill-child --mount-proc \"$@\"";
-    if !is_root("run it in a namespace of its own") {
-        return;
-    }
-    scene.registrar = Registrar::wrapped(PROGRAM, &scene.node, script);
-    let scene = scene.registered();
-    let words = "neither the kubelet's process nor its start can be seen from here";
-    for command in ["status", "doctor"] {
-        let output = scene.registrar.run_cli([command]);
-        let said = String::from_utf8(output.stdout).unwrap();
-        let said = said.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(words), "{command}: {said}");
-    }
-    assert!(exists(&scene.link()) && scene.link().is_symlink());
 }
 
 /// The pid does not show that the kubelet of the state file has ended, but its socket does.

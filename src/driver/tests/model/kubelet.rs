@@ -1,6 +1,6 @@
 //! A small kubelet: what its plugin manager does with links, without the waiting.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::world::Disk;
@@ -35,19 +35,19 @@ pub(super) type LinkId = u64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kubelet {
     release: Release,
-    /// What inotify has told and the kubelet has not looked at yet, by alias.
-    pub(super) events: VecDeque<(u32, Change)>,
+    /// What inotify has told and the kubelet has not looked at yet.
+    pub(super) events: VecDeque<Change>,
     /// Its directory was deleted: it sees nothing any more.
     pub(super) blind: bool,
-    desired: BTreeMap<u32, LinkId>,
+    desired: Option<LinkId>,
     /// What it holds as dealt with, whether that went well or not.
-    actual: BTreeMap<u32, LinkId>,
+    actual: Option<LinkId>,
     pub(super) call: Option<Call>,
     /// The driver is in the cluster.
     pub(super) registered: Option<Entry>,
-    /// Until when it leaves a path alone. How long that is does not matter here: time passes as
+    /// Until when it leaves the path alone. How long that is does not matter here: time passes as
     /// it likes.
-    failures: BTreeMap<u32, Moment>,
+    failed: Option<Moment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +67,6 @@ pub(super) struct Entry {
 /// Between GetInfo and Notify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    alias: u32,
     link: LinkId,
     /// Which driver of ours has answered, and where that one says that its socket is.
     pub(super) place: usize,
@@ -93,36 +92,32 @@ impl Kubelet {
             release,
             events: VecDeque::new(),
             blind: false,
-            desired: BTreeMap::new(),
-            actual: BTreeMap::new(),
+            desired: None,
+            actual: None,
             call: None,
             registered: None,
-            failures: BTreeMap::new(),
+            failed: None,
         };
         if release.walks_links() && disk.socket.is_some() {
-            kubelet.desired = disk.our_links();
+            kubelet.desired = disk.our_link();
         }
         kubelet
     }
 
-    pub(super) fn sees(&mut self, alias: u32, change: Change) {
+    pub(super) fn sees(&mut self, change: Change) {
         // The same event twice in a row says nothing new: each is only a reason to look.
-        if !self.blind && self.events.back() != Some(&(alias, change)) {
-            self.events.push_back((alias, change));
+        if !self.blind && self.events.back() != Some(&change) {
+            self.events.push_back(change);
         }
     }
 
     /// Looks at the oldest event. A link that leads nowhere is dropped, and never looked at again.
     pub(super) fn handle_event(&mut self, disk: &Disk) {
         match self.events.pop_front() {
-            Some((alias, Change::Removed)) => {
-                self.desired.remove(&alias);
-            }
-            Some((alias, Change::Created)) => {
-                if let Some(link) = disk.our_links().get(&alias)
-                    && disk.socket.is_some()
-                {
-                    self.desired.insert(alias, *link);
+            Some(Change::Removed) => self.desired = None,
+            Some(Change::Created) => {
+                if let Some(link) = disk.our_link().filter(|_| disk.socket.is_some()) {
+                    self.desired = Some(link);
                 }
             }
             None => {}
@@ -138,18 +133,7 @@ impl Kubelet {
         if !self.events.is_empty() {
             return None;
         }
-        let stale = self
-            .actual
-            .iter()
-            .filter(|(alias, link)| self.desired.get(alias) != Some(link));
-        let wanted = self
-            .desired
-            .iter()
-            .filter(|(alias, link)| self.actual.get(alias) != Some(link));
-        stale
-            .chain(wanted)
-            .map(|(alias, _)| self.ready(*alias).max(now))
-            .min()
+        (self.actual != self.desired).then(|| self.ready().max(now))
     }
 
     /// One operation: de-register what is gone, else call what is new, else finish the call.
@@ -167,28 +151,24 @@ impl Kubelet {
             let driver = driver.filter(|driver| driver.place == call.place);
             return self.finish(call, now, driver, registrar_up);
         }
-        let stale = self.actual.iter().find(|(alias, link)| {
-            self.desired.get(alias) != Some(link) && self.ready(**alias) <= now
-        });
-        if let Some((alias, _)) = stale.map(|(alias, link)| (*alias, *link)) {
-            self.actual.remove(&alias);
-            self.failures.remove(&alias);
-            // By the driver's name, whichever link it was found through.
+        if self.actual == self.desired || self.ready() > now {
+            return Told::Nothing;
+        }
+        if self.actual.is_some() {
+            self.actual = None;
+            self.failed = None;
+            // By the driver's name.
             self.registered = None;
             return Told::Nothing;
         }
-        let wanted = self.desired.iter().find(|(alias, link)| {
-            self.actual.get(alias) != Some(link) && self.ready(**alias) <= now
-        });
-        let Some((alias, link)) = wanted.map(|(alias, link)| (*alias, *link)) else {
+        let Some(link) = self.desired else {
             return Told::Nothing;
         };
         let Some(place) = offer else {
-            self.fail(alias, now);
+            self.fail(now);
             return Told::Nothing;
         };
         self.call = Some(Call {
-            alias,
             link,
             place,
             connected: true,
@@ -206,45 +186,44 @@ impl Kubelet {
     ) -> Told {
         let heard = call.connected && registrar_up;
         if self.registered.is_some() {
-            self.fail(call.alias, now);
+            self.fail(now);
             return if heard { Told::Rejected } else { Told::Nothing };
         }
-        self.actual.insert(call.alias, call.link);
+        self.actual = Some(call.link);
         let Some(driver) = driver else {
-            self.fail(call.alias, now);
+            self.fail(now);
             if self.release.retries_after_get_info() {
-                self.actual.remove(&call.alias);
+                self.actual = None;
             }
             return if heard { Told::Rejected } else { Told::Nothing };
         };
         self.registered = Some(driver);
         if heard {
-            self.failures.remove(&call.alias);
+            self.failed = None;
             return Told::Registered;
         }
-        self.fail(call.alias, now);
+        self.fail(now);
         if self.release.retries_after_get_info() {
-            self.actual.remove(&call.alias);
+            self.actual = None;
             self.registered = None;
         }
         Told::Nothing
     }
 
-    fn fail(&mut self, alias: u32, now: Moment) {
-        self.failures.insert(alias, now + BACKOFF);
+    fn fail(&mut self, now: Moment) {
+        self.failed = Some(now + BACKOFF);
     }
 
-    fn ready(&self, alias: u32) -> Moment {
-        self.failures.get(&alias).copied().unwrap_or_default()
+    fn ready(&self) -> Moment {
+        self.failed.unwrap_or_default()
     }
 
-    /// The driver is registered through this alias, and nothing is on its way to end that.
-    pub(super) fn holds(&self, alias: u32) -> bool {
-        let actual = self.actual.get(&alias);
+    /// The driver is registered through a link, and nothing is on its way to end that.
+    pub(super) fn holds_driver(&self) -> bool {
         self.registered.is_some()
-            && actual.is_some()
-            && actual == self.desired.get(&alias)
-            && self.events.iter().all(|(changed, _)| *changed != alias)
+            && self.actual.is_some()
+            && self.actual == self.desired
+            && self.events.is_empty()
     }
 
     /// Renumbers links and shifts times, so that equal situations are equal states.
@@ -253,22 +232,18 @@ impl Kubelet {
         link: impl Fn(LinkId) -> LinkId,
         time: impl Fn(Moment) -> Moment,
     ) {
-        for known in self.desired.values_mut().chain(self.actual.values_mut()) {
-            *known = link(*known);
-        }
+        self.desired = self.desired.map(&link);
+        self.actual = self.actual.map(&link);
         if let Some(call) = &mut self.call {
             call.link = link(call.link);
             call.through = call.through.map(&link);
         }
         let now = time(Moment::default());
-        self.failures.retain(|_, ready| {
-            *ready = time(*ready);
-            *ready > now
-        });
+        self.failed = self.failed.map(&time).filter(|ready| *ready > now);
     }
 
     pub(super) fn times(&self) -> impl Iterator<Item = Moment> {
-        self.failures.values().copied()
+        self.failed.into_iter()
     }
 
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> {
@@ -277,10 +252,6 @@ impl Kubelet {
             .into_iter()
             .flat_map(|call| [Some(call.link), call.through])
             .flatten();
-        self.desired
-            .values()
-            .chain(self.actual.values())
-            .copied()
-            .chain(called)
+        self.desired.into_iter().chain(self.actual).chain(called)
     }
 }

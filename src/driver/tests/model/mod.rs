@@ -3,7 +3,7 @@
 //!
 //! The hand has a budget; everything else may happen at any time and in any order. Checked on the
 //! way: no link before the socket listens; no announcement while a Notify(true) that we hold still
-//! stands for the driver as it is; never two links at once; nothing foreign removed. And from every
+//! stands for the driver as it is; nothing foreign removed. And from every
 //! single state: left alone, the driver ends up registered if a driver and a kubelet are there. In a world
 //! where drivers leave, also: nothing takes a driver off the node whose volumes are in use.
 

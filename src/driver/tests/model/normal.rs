@@ -29,14 +29,13 @@ impl Driver {
             withdraw_after: _,
             advertised: _,
             name: _,
-            alias: _,
             asked: _,
             withdrawal: _,
             requested: _,
         } = self;
         socket.normalise(&identity, &time);
         link.normalise(&identity, &time);
-        announcer.normalise(&time, &runs);
+        announcer.normalise(&time);
         changes.normalise(&time);
         *not_before = not_before.map(&time);
         *held_until = held_until.map(&time);

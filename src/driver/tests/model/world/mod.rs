@@ -5,7 +5,7 @@ mod ourselves;
 mod performing;
 mod step;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use self::step::{BY_HAND, BY_ITSELF};
@@ -58,7 +58,7 @@ pub(super) struct World {
 /// What is in the directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Disk {
-    links: BTreeMap<u32, LinkFile>,
+    link: Option<LinkFile>,
     /// The registration socket, and whether we listen on it.
     pub(super) socket: Option<(u64, bool)>,
 }
@@ -179,8 +179,8 @@ impl World {
             Step::KubeletDies => paid && self.kubelet.is_some(),
             Step::KubeletStarts => self.kubelet.is_none(),
             Step::WeAreKilled => paid && up,
-            Step::LinkIsDeleted => paid && !self.disk.our_links().is_empty(),
-            Step::LinkIsReplacedByAForeignOne => paid && self.disk.our_links().contains_key(&0),
+            Step::LinkIsDeleted => paid && self.disk.our_link().is_some(),
+            Step::LinkIsReplacedByAForeignOne => paid && self.disk.our_link().is_some(),
             Step::ForeignOwnerGoes => self.disk.has_foreign_owner(),
             Step::SocketIsDeleted => paid && self.disk.socket.is_some(),
             Step::DirectoryIsMadeAnew => {
@@ -280,13 +280,11 @@ impl World {
             Step::WeAreKilled => self.we_end(),
             Step::LinkIsDeleted => self.delete_link(),
             Step::LinkIsReplacedByAForeignOne => {
-                self.put_link(0, LinkFile::Foreign { alive: true });
+                self.put_link(LinkFile::Foreign { alive: true });
                 self.news.link = true;
             }
             Step::ForeignOwnerGoes => {
-                self.disk
-                    .links
-                    .insert(0, LinkFile::Foreign { alive: false });
+                self.disk.link = Some(LinkFile::Foreign { alive: false });
                 self.news.link = true;
             }
             Step::SocketIsDeleted => {
@@ -364,10 +362,10 @@ impl World {
         let Some(kubelet) = &self.kubelet else {
             return false;
         };
-        let ours = self.disk.our_links();
         let Csi { node, place, .. } = self.csi;
         kubelet.registered == Some(Entry { node, place })
-            && ours.keys().any(|alias| kubelet.holds(*alias))
+            && self.disk.our_link().is_some()
+            && kubelet.holds_driver()
             && self
                 .us
                 .as_ref()
@@ -419,16 +417,16 @@ impl World {
     }
 
     fn delete_link(&mut self) {
-        for alias in self.disk.our_links().into_keys() {
-            self.disk.links.remove(&alias);
-            self.kubelet_sees(alias, Change::Removed);
+        if self.disk.our_link().is_some() {
+            self.disk.link = None;
+            self.kubelet_sees(Change::Removed);
         }
         self.news.link = true;
     }
 
     fn make_directory_anew(&mut self) {
         self.delete_link();
-        self.disk.links.clear();
+        self.disk.link = None;
         self.news.directory = true;
         if let Some(kubelet) = &mut self.kubelet {
             kubelet.blind = true;
@@ -444,7 +442,7 @@ impl World {
         let standing = self
             .holder()
             .and_then(Driver::links)
-            .map(|(_, _, link)| link.number());
+            .map(|(_, link)| link.number());
         let Some(kubelet) = &mut self.kubelet else {
             return Ok(());
         };
@@ -455,7 +453,7 @@ impl World {
         let place = call.or(kubelet.call).map_or(0, |call| call.place);
         match told {
             Told::Nothing => Ok(()),
-            Told::Asked => self.apply(place, Event::KubeletAsked(Some(process(self.pid)))),
+            Told::Asked => self.apply(place, Event::KubeletAsked),
             Told::Registered => {
                 self.look_at_link()?;
                 let through = call.and_then(|call| call.through).map(Identity::numbered);
@@ -468,7 +466,7 @@ impl World {
                 self.apply(place, event)?;
                 let us = self.us.as_ref().map(|us| &us[place]);
                 let us = us.filter(|us| us.phase() == Phase::Registered);
-                if let Some((us, (_, _, link))) = us.and_then(|us| Some((us, us.links()?))) {
+                if let Some((us, (_, link))) = us.and_then(|us| Some((us, us.links()?))) {
                     // Which node the driver itself told the kubelet cannot be seen from here.
                     let record = us.record().registration;
                     let node = record.map(|registered| registered.answer.node_id);
@@ -494,18 +492,15 @@ impl World {
 }
 
 impl Disk {
-    pub(super) fn our_links(&self) -> BTreeMap<u32, LinkId> {
-        let ours = |(alias, file): (&u32, &LinkFile)| match file {
-            LinkFile::Ours(link) => Some((*alias, *link)),
-            LinkFile::Foreign { .. } => None,
-        };
-        self.links.iter().filter_map(ours).collect()
+    pub(super) fn our_link(&self) -> Option<LinkId> {
+        match self.link {
+            Some(LinkFile::Ours(link)) => Some(link),
+            Some(LinkFile::Foreign { .. }) | None => None,
+        }
     }
 
     fn has_foreign_owner(&self) -> bool {
-        self.links
-            .values()
-            .any(|file| matches!(file, LinkFile::Foreign { alive: true }))
+        self.link == Some(LinkFile::Foreign { alive: true })
     }
 }
 

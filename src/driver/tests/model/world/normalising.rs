@@ -17,8 +17,8 @@ impl World {
         let to_come: BTreeSet<Moment> = ours.chain(theirs).filter(|at| *at > self.now).collect();
         let time = |at: Moment| NOW + Duration::from_secs(to_come.range(..=at).count() as u64);
         let mut numbers = Numbers::default();
-        for link in self.disk.our_links().values() {
-            numbers.note(*link);
+        if let Some(link) = self.disk.our_link() {
+            numbers.note(link);
         }
         if let Some((socket, _)) = self.disk.socket {
             numbers.note(socket);
@@ -26,10 +26,8 @@ impl World {
         if let Some(kubelet) = &self.kubelet {
             kubelet.links().for_each(|link| numbers.note(link));
         }
-        for file in self.disk.links.values_mut() {
-            if let LinkFile::Ours(link) = file {
-                *link = numbers.of(*link);
-            }
+        if let Some(LinkFile::Ours(link)) = &mut self.disk.link {
+            *link = numbers.of(*link);
         }
         if let Some((socket, _)) = &mut self.disk.socket {
             *socket = numbers.of(*socket);
@@ -47,9 +45,6 @@ impl World {
         for Written(record) in self.state.iter_mut().flatten() {
             if let Some(link) = &mut record.link {
                 *link = Identity::numbered(numbers.of(link.number()));
-            }
-            if let Some(caller) = &mut record.called_by {
-                *caller = process(u32::from(caller.pid == self.pid));
             }
             if let Some(kubelet) = record
                 .registration

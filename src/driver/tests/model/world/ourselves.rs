@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{Missing, News, PLACES, World, Written, as_node, process};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::driver::tests::model::kubelet::Change;
 use crate::driver::tests::scenario::advertised;
 use crate::driver::{AdvertisedInfo, Calling, Driver, Event, Seen};
@@ -36,19 +35,18 @@ impl World {
         if self.missing == Some(Missing::TheStateFile) {
             self.state = None;
         }
-        let mut kept = None;
+        let mut is_kept = false;
         for (us, Written(record)) in us.iter_mut().zip(self.state.iter().flatten()) {
-            let alias = record.alias.0;
             let named = record.name.is_some();
-            let link = self.disk.our_links().get(&alias).copied();
-            let link = link.filter(|_| named).map(Identity::numbered);
+            let link = self.disk.our_link().filter(|_| named);
+            let link = link.map(Identity::numbered);
             let runs = |kubelet| self.kubelet.is_some() && kubelet == process(self.pid);
             us.restore(record, link, runs, self.now);
-            if named && (kept.is_none() || record.link.is_some()) {
-                kept = Some(alias);
-            }
+            is_kept |= named;
         }
-        self.sweep(kept)?;
+        if !is_kept {
+            self.sweep()?;
+        }
         self.us = Some(us);
         self.wished = false;
         self.news = News {
@@ -93,13 +91,12 @@ impl World {
         Ok(())
     }
 
-    /// Links of ours that lead to a socket nobody serves, but for the one that is known.
-    fn sweep(&mut self, kept: Option<u32>) -> Result<(), String> {
-        let ours = self.disk.our_links().into_keys();
-        for alias in ours.filter(|alias| Some(*alias) != kept) {
-            self.must_not_stand(LinkAlias(alias))?;
-            self.disk.links.remove(&alias);
-            self.kubelet_sees(alias, Change::Removed);
+    /// A link of ours that leads to a socket nobody serves, and that no driver is known to have.
+    fn sweep(&mut self) -> Result<(), String> {
+        if self.disk.our_link().is_some() {
+            self.must_not_stand()?;
+            self.disk.link = None;
+            self.kubelet_sees(Change::Removed);
         }
         Ok(())
     }
@@ -116,8 +113,8 @@ impl World {
             if us.name().is_none() {
                 continue;
             }
-            let seen = match self.disk.our_links().get(&us.alias().0) {
-                Some(link) => Seen::Ours(Identity::numbered(*link)),
+            let seen = match self.disk.our_link() {
+                Some(link) => Seen::Ours(Identity::numbered(link)),
                 None => Seen::NotOurs,
             };
             self.apply(place, Event::LinkSeen(seen))?;

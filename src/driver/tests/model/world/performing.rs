@@ -2,7 +2,6 @@
 
 use super::{LinkFile, Missing, PLACES, World, Written};
 use crate::disk::identity::Identity;
-use crate::disk::layout::LinkAlias;
 use crate::disk::obstacle::Obstacle;
 use crate::driver::phase::Phase;
 use crate::driver::tests::model::kubelet::{Change, Kubelet};
@@ -44,9 +43,6 @@ impl World {
         if let Some(broken) = broken {
             return Err(broken);
         }
-        if self.disk.our_links().len() > 1 {
-            return Err("two links of ours exist at once".to_owned());
-        }
         if name_released {
             self.offer_the_name(place)?;
         }
@@ -58,30 +54,29 @@ impl World {
         self.state = us.map(|us| us.each_ref().map(|us| Written(us.record())));
     }
 
-    pub(super) fn publish(&mut self, alias: LinkAlias) -> Result<Event, String> {
+    pub(super) fn publish(&mut self) -> Result<Event, String> {
         self.must_listen()?;
-        Ok(match self.disk.links.get(&alias.0) {
-            Some(LinkFile::Ours(link)) => Event::LinkPublished(Identity::numbered(*link)),
+        Ok(match self.disk.link {
+            Some(LinkFile::Ours(link)) => Event::LinkPublished(Identity::numbered(link)),
             Some(LinkFile::Foreign { alive: true }) => link_blocked(),
-            Some(LinkFile::Foreign { alive: false }) | None => self.make_link(alias),
+            Some(LinkFile::Foreign { alive: false }) | None => self.make_link(),
         })
     }
 
-    pub(super) fn announce(&mut self, alias: LinkAlias) -> Result<Event, String> {
+    pub(super) fn announce(&mut self) -> Result<Event, String> {
         self.must_listen()?;
-        if let Some(LinkFile::Foreign { alive: true }) = self.disk.links.get(&alias.0) {
+        if self.disk.has_foreign_owner() {
             return Ok(link_blocked());
         }
         // An operator who asks for it gets it.
         if !std::mem::take(&mut self.wished) {
-            self.must_not_stand(alias)?;
+            self.must_not_stand()?;
         }
         if self.missing == Some(Missing::AnnouncingAgain) {
-            let links = self.disk.our_links();
-            let link = links.get(&alias.0).copied().unwrap_or_default();
+            let link = self.disk.our_link().unwrap_or_default();
             return Ok(Event::LinkPublished(Identity::numbered(link)));
         }
-        Ok(self.make_link(alias))
+        Ok(self.make_link())
     }
 
     pub(super) fn must_listen(&self) -> Result<(), String> {
@@ -95,7 +90,7 @@ impl World {
 
     /// A link is neither made anew nor taken away while a yes that we have heard stands for the
     /// driver as it is.
-    pub(super) fn must_not_stand(&self, alias: LinkAlias) -> Result<(), String> {
+    pub(super) fn must_not_stand(&self) -> Result<(), String> {
         let Some(kubelet) = &self.kubelet else {
             return Ok(());
         };
@@ -103,12 +98,12 @@ impl World {
         let same_driver = |node: &str, at: usize| {
             known.is_none_or(|(place, answer)| place == at && answer.node_id == node)
         };
-        match (&self.held, self.disk.our_links().get(&alias.0)) {
+        match (&self.held, self.disk.our_link()) {
             (Some((pid, link, node, at)), Some(standing))
                 if *pid == self.pid
-                    && link == standing
+                    && *link == standing
                     && same_driver(node, *at)
-                    && kubelet.holds(alias.0) =>
+                    && kubelet.holds_driver() =>
             {
                 Err("a registration that stands for the driver as it is was disturbed".to_owned())
             }
@@ -117,35 +112,35 @@ impl World {
     }
 
     /// A driver that is in use is not taken off the node.
-    fn must_not_be_in_use(&self, alias: LinkAlias) -> Result<(), String> {
-        let is_held = |kubelet: &Kubelet| kubelet.registered.is_some() && kubelet.holds(alias.0);
-        match self.is_used() && self.kubelet.as_ref().is_some_and(is_held) {
+    fn must_not_be_in_use(&self) -> Result<(), String> {
+        let kubelet = self.kubelet.as_ref();
+        match self.is_used() && kubelet.is_some_and(Kubelet::holds_driver) {
             true => Err("a driver whose volumes are in use was taken off the node".to_owned()),
             false => Ok(()),
         }
     }
 
-    pub(super) fn make_link(&mut self, alias: LinkAlias) -> Event {
+    pub(super) fn make_link(&mut self) -> Event {
         let link = self.new_number();
-        self.put_link(alias.0, LinkFile::Ours(link));
+        self.put_link(LinkFile::Ours(link));
         Event::LinkPublished(Identity::numbered(link))
     }
 
-    pub(super) fn put_link(&mut self, alias: u32, file: LinkFile) {
-        let new = self.disk.links.insert(alias, file).is_none();
+    pub(super) fn put_link(&mut self, file: LinkFile) {
+        let new = self.disk.link.replace(file).is_none();
         let change = if matches!(file, LinkFile::Ours(_)) {
             Change::Created
         } else {
             Change::Removed
         };
         if change == Change::Created || !new {
-            self.kubelet_sees(alias, change);
+            self.kubelet_sees(change);
         }
     }
 
-    pub(super) fn kubelet_sees(&mut self, alias: u32, change: Change) {
+    pub(super) fn kubelet_sees(&mut self, change: Change) {
         if let Some(kubelet) = &mut self.kubelet {
-            kubelet.sees(alias, change);
+            kubelet.sees(change);
         }
     }
 }
@@ -197,18 +192,18 @@ impl Files for ModelFiles<'_> {
     fn remove(&mut self, driver: &Driver, removal: Removal) {
         self.look_at(driver);
         match removal {
-            Removal::Link(_, alias, identity) => {
+            Removal::Link(_, identity) => {
                 let ours = LinkFile::Ours(identity.number());
-                if self.world.disk.links.get(&alias.0) == Some(&ours) {
+                if self.world.disk.link == Some(ours) {
                     // A withdrawal is meant to end the registration.
                     if driver.phase() != Phase::Withdrawn {
-                        let may = self.world.must_not_stand(alias);
+                        let may = self.world.must_not_stand();
                         self.check(may);
                     }
-                    let may = self.world.must_not_be_in_use(alias);
+                    let may = self.world.must_not_be_in_use();
                     self.check(may);
-                    self.world.disk.links.remove(&alias.0);
-                    self.world.kubelet_sees(alias.0, Change::Removed);
+                    self.world.disk.link = None;
+                    self.world.kubelet_sees(Change::Removed);
                 }
             }
             Removal::Socket(..) => {
@@ -224,16 +219,16 @@ impl Files for ModelFiles<'_> {
             Put::Serve(_) if driver.serves().is_some() => None,
             Put::Serve(_) => Some(self.serve(driver)),
             Put::Publish(..) if driver.links().is_some() => None,
-            Put::Publish(_, alias) => {
-                let outcome = self.world.publish(alias);
+            Put::Publish(_) => {
+                let outcome = self.world.publish();
                 self.check(outcome)
             }
-            Put::Announce(_, alias) => {
+            Put::Announce(_) => {
                 if driver.answer().is_none() {
                     let broken = "a driver that does not answer is announced";
                     return self.check(Err(broken.to_owned()));
                 }
-                let outcome = self.world.announce(alias);
+                let outcome = self.world.announce();
                 self.check(outcome)
             }
         }

@@ -74,27 +74,3 @@ impl Driver {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::tests::scenario::{advertised, answer};
-
-    /// An earlier version wrote these names, and may have to read them again.
-    #[test]
-    fn the_names_in_state_json_stay() {
-        let registration = Registration {
-            answer: answer(),
-            advertised: advertised(),
-            kubelet: None,
-        };
-        let record = Record {
-            name: None,
-            registration: Some(registration),
-            link: None,
-            withdrawn_by_hand: false,
-        };
-        let json = serde_json::to_value(&record).unwrap();
-        assert_eq!(json["registration"]["terms"]["endpoint"], "/e");
-    }
-}

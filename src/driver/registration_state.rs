@@ -31,7 +31,6 @@ pub(super) enum RegistrationState {
 pub(crate) struct Registration {
     /// The driver as the cluster knows it.
     pub(crate) answer: Answer,
-    #[serde(rename = "terms")]
     pub(crate) advertised: AdvertisedInfo,
     /// None when the kubelet lives in another pid namespace.
     pub(crate) kubelet: Option<Process>,

@@ -29,7 +29,7 @@ pub(crate) struct SavedState {
     #[serde(default)]
     boot_id: Option<String>,
     /// The sockets by which a kubelet shows that it has started, as they were.
-    #[serde(default, rename = "signs")]
+    #[serde(default)]
     pub(crate) start_sockets: BTreeMap<PathBuf, Identity>,
     /// The directory that the kubelet watches.
     #[serde(default)]

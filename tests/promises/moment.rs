@@ -25,7 +25,7 @@ impl Moment<'_> {
         let mut state = self.moved(text, recorded.unwrap());
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         state["boot_id"] = boot.trim().into();
-        for (path, identity) in state["signs"].as_object_mut().unwrap() {
+        for (path, identity) in state["start_sockets"].as_object_mut().unwrap() {
             *identity = file(Path::new(path));
         }
         let watched = state["layout"]["kubelet_dir"].as_str().unwrap().to_owned();

@@ -35,7 +35,7 @@ fn later(value: &mut Value, maps: &[&str], path: &str) {
 
 /// The objects of state.json whose keys are paths, ids and labels.
 pub(crate) const MAPS: [&str; 3] = [
-    "signs",
+    "start_sockets",
     "drivers",
     "drivers.KEY.registration.answer.topology",
 ];

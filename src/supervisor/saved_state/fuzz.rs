@@ -16,7 +16,7 @@ const WORDS: &[&str] = &[
     "\"format\":1,",
     "\"format\":2,",
     "\"boot_id\":\"\"",
-    "\"signs\":{},",
+    "\"start_sockets\":{},",
     "\"drivers\":{\"../x\":",
     "\"name\":\"../../etc/x\"",
     "\"name\":null",

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use nix::sys::prctl::set_dumpable;
 use tokio::runtime::Builder;
 use tokio::sync::OnceCell;
 
@@ -33,7 +33,7 @@ pub(super) fn main(arguments: impl IntoIterator<Item = OsString>) -> Result<(), 
         return Err(not_by_itself());
     };
     // The memory has the kubelet's key or token in it, and a core dump would keep that on disk.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Exit::failed)?;
+    set_dumpable(false).map_err(Exit::failed)?;
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_all().build().map_err(Exit::failed)?;
     let done = runtime.block_on(verify(&args, options));

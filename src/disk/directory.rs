@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{Mode, OFlags, fchmod, open};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fchmod};
 
 /// How to let us read a directory: root without capabilities has the permissions of other users.
 pub(crate) const LET_US_READ: &str =
@@ -45,9 +46,9 @@ pub(crate) fn make(directory: &Path) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     // The mode of this very directory: a link may have replaced it.
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let made = open(directory, flags, Mode::empty())?;
-    Ok(fchmod(made, Mode::from_raw_mode(0o755))?)
+    Ok(fchmod(made, Mode::from_bits_truncate(0o755))?)
 }
 
 /// No file is at a path, or the path leads through a file that is not a directory.

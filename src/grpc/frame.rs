@@ -12,11 +12,9 @@ pub(crate) const HEADERS: u8 = 0x1;
 pub(crate) const SETTINGS: u8 = 0x4;
 pub(crate) const PING: u8 = 0x6;
 pub(crate) const GOAWAY: u8 = 0x7;
-pub(crate) const CONTINUATION: u8 = 0x9;
 
 /// A flag of SETTINGS and PING.
 pub(crate) const ACK: u8 = 0x1;
-pub(crate) const END_STREAM: u8 = 0x1;
 pub(crate) const END_HEADERS: u8 = 0x4;
 pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const PRIORITY: u8 = 0x20;
@@ -26,6 +24,7 @@ pub(crate) struct Head {
     pub(crate) length: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
+    /// With its highest bit as it came: it is reserved, and a receiver ignores it.
     pub(crate) stream: u32,
 }
 
@@ -36,8 +35,7 @@ impl Head {
             length: usize::from(l0) << 16 | usize::from(l1) << 8 | usize::from(l2),
             kind,
             flags,
-            // The highest bit is reserved; a receiver ignores it.
-            stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]),
+            stream: u32::from_be_bytes([s0, s1, s2, s3]),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "cluster")]
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
 /// The year 2000. An earlier time comes from a clock that was not set yet, or from a file system without
 /// times.
@@ -35,8 +35,8 @@ pub(crate) fn time() -> Option<SystemTime> {
 /// The whole seconds since the boot, with those in which the machine was suspended; no clock can set them back.
 #[cfg(feature = "cluster")]
 pub(crate) fn uptime() -> u64 {
-    let uptime = clock_gettime(ClockId::Boottime);
-    u64::try_from(uptime.tv_sec).unwrap_or(0)
+    let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock since 2.6.39");
+    u64::try_from(uptime.tv_sec()).unwrap_or(0)
 }
 
 /// A file with an earlier time is older than this boot, even if the clock was set since. None where no

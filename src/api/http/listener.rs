@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use rustix::fs::{Mode, OFlags, open};
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -131,7 +132,7 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Sets the mode of the very socket that was bound. At its path there may be another file by now, such
 /// as a link from a user that may write to the directory.
 fn open_to_all(path: &Path, bound: &Identity) -> io::Result<Identity> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let socket = File::from(open(path, flags, Mode::empty())?);
     let identity = || Ok(Identity::from_parts(&socket.metadata()?, None));
     if !identity()?.is_same_inode(bound) {

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::mem;
 
-use rustix::termios::tcgetwinsize;
 use serde::Serialize;
+use terminal_size::{Height, Width, terminal_size_of};
 
 use super::paint::Paint;
 use crate::cli::exit::Exit;
@@ -119,7 +119,7 @@ pub(in crate::cli) fn put(text: &str) -> Result<bool, Exit> {
 
 /// The columns and rows of the terminal, where it tells them.
 fn size() -> Option<(usize, usize)> {
-    let size = tcgetwinsize(io::stdout()).ok()?;
-    let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
+    let (Width(columns), Height(rows)) = terminal_size_of(io::stdout())?;
+    let (columns, rows) = (usize::from(columns), usize::from(rows));
     (columns > 0 && rows > 1).then_some((columns, rows))
 }

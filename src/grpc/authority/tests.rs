@@ -1,9 +1,9 @@
-//! Tests of the adapter, with a client and a server written from the RFC of HTTP/2.
+//! Tests of the adapter, with a client and a server written from the RFCs of HTTP/2 and HPACK.
 
 mod answers;
+mod changes;
 mod client;
-mod follows;
 mod fuzz;
+mod hpack;
 mod reads;
-mod refuses;
 mod server;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::hpack::{put_integer, put_string};
+
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(super) const RAW: &str = "/var/lib/kubelet/plugins_registry/x-reg.sock";
 pub(super) const ENCODED: &str = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fx-reg.sock";
@@ -11,6 +13,7 @@ pub(super) const HEADERS: u8 = 0x1;
 pub(super) const RST_STREAM: u8 = 0x3;
 pub(super) const SETTINGS: u8 = 0x4;
 pub(super) const PING: u8 = 0x6;
+pub(super) const GOAWAY: u8 = 0x7;
 pub(super) const WINDOW_UPDATE: u8 = 0x8;
 pub(super) const CONTINUATION: u8 = 0x9;
 
@@ -26,32 +29,35 @@ pub(super) enum Indexing {
     Never,
 }
 
+/// How a literal gives its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Naming {
+    /// By an index: of `:authority` in the static table, of any other name in the dynamic table.
+    Index,
+    Plain,
+    Huffman,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Field {
     pub(super) indexing: Indexing,
+    pub(super) naming: Naming,
+    pub(super) huffman_value: bool,
     pub(super) name: String,
     pub(super) value: String,
 }
 
-/// One frame, or one header block over several.
-#[derive(Debug, Clone)]
-pub(super) enum Sent {
-    Headers {
-        stream: u32,
-        end_stream: bool,
-        fields: Vec<Field>,
-        padding: Option<u8>,
-        priority: Option<[u8; 5]>,
-        /// Where CONTINUATIONs start, each in thousandths of the block.
-        cuts: Vec<usize>,
-        resize: Option<usize>,
-    },
-    Other {
-        kind: u8,
-        flags: u8,
-        stream: u32,
-        payload: Vec<u8>,
-    },
+/// A header block, over one frame or several.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) end_stream: bool,
+    pub(super) fields: Vec<Field>,
+    pub(super) padding: Option<u8>,
+    pub(super) priority: Option<[u8; 5]>,
+    /// Where CONTINUATIONs start, each in thousandths of the block.
+    pub(super) cuts: Vec<usize>,
+    pub(super) resize: Option<usize>,
 }
 
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -65,6 +71,8 @@ pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 pub(super) fn field(name: &str, value: &str) -> Field {
     Field {
         indexing: Indexing::Incremental,
+        naming: Naming::Index,
+        huffman_value: false,
         name: name.into(),
         value: value.into(),
     }
@@ -83,23 +91,21 @@ pub(super) fn get_info(authority: &str) -> Vec<Field> {
     ]
 }
 
-pub(super) fn request(stream: u32, fields: Vec<Field>) -> Sent {
-    Sent::Headers {
+pub(super) fn request(stream: u32, fields: Vec<Field>) -> Block {
+    Block {
         stream,
         end_stream: true,
         fields,
-        padding: None,
-        priority: None,
-        cuts: Vec::new(),
-        resize: None,
+        ..Block::default()
     }
 }
 
-pub(super) fn conversation(sent: &[Sent]) -> Vec<u8> {
+/// The preface, SETTINGS, and these requests.
+pub(super) fn conversation(requests: &[Block]) -> Vec<u8> {
     let mut encoder = Encoder::new();
-    let mut bytes = PREFACE.to_vec();
-    for sent in sent {
-        bytes.extend(encoder.write(sent));
+    let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    for request in requests {
+        bytes.extend(encoder.write(request));
     }
     bytes
 }
@@ -117,63 +123,42 @@ impl Encoder {
         }
     }
 
-    pub(super) fn write(&mut self, sent: &Sent) -> Vec<u8> {
-        match sent {
-            Sent::Other {
-                kind,
-                flags,
-                stream,
-                payload,
-            } => frame(*kind, *flags, *stream, payload),
-            Sent::Headers {
-                stream,
-                end_stream,
-                fields,
-                padding,
-                priority,
-                cuts,
-                resize,
-            } => {
-                let mut block = Vec::new();
-                if let Some(size) = resize {
-                    self.resize(*size, &mut block);
-                }
-                for field in fields {
-                    self.encode(field, &mut block);
-                }
-                let mut cuts: Vec<_> = cuts.iter().map(|cut| cut * block.len() / 1000).collect();
-                cuts.sort_unstable();
-                cuts.push(block.len());
-
-                let mut flags = if *end_stream { END_STREAM } else { 0 };
-                let mut payload = Vec::new();
-                if let Some(padding) = padding {
-                    flags |= PADDED;
-                    payload.push(*padding);
-                }
-                if let Some(priority) = priority {
-                    flags |= PRIORITY;
-                    payload.extend(priority);
-                }
-                payload.extend(&block[..cuts[0]]);
-                payload.resize(payload.len() + usize::from(padding.unwrap_or(0)), 0);
-                if cuts.len() == 1 {
-                    flags |= END_HEADERS;
-                }
-                let mut bytes = frame(HEADERS, flags, *stream, &payload);
-                for (n, pair) in cuts.windows(2).enumerate() {
-                    let last = n + 2 == cuts.len();
-                    let flags = if last { END_HEADERS } else { 0 };
-                    bytes.extend(frame(
-                        CONTINUATION,
-                        flags,
-                        *stream,
-                        &block[pair[0]..pair[1]],
-                    ));
-                }
-                bytes
-            }
+    pub(super) fn write(&mut self, sent: &Block) -> Vec<u8> {
+        let mut block = Vec::new();
+        if let Some(size) = sent.resize {
+            self.resize(size, &mut block);
         }
+        for field in &sent.fields {
+            self.encode(field, &mut block);
+        }
+        let cut = |cut: &usize| cut * block.len() / 1000;
+        let mut cuts: Vec<_> = sent.cuts.iter().map(cut).collect();
+        cuts.sort_unstable();
+        cuts.push(block.len());
+
+        let mut flags = if sent.end_stream { END_STREAM } else { 0 };
+        let mut payload = Vec::new();
+        if let Some(padding) = sent.padding {
+            flags |= PADDED;
+            payload.push(padding);
+        }
+        if let Some(priority) = sent.priority {
+            flags |= PRIORITY;
+            payload.extend(priority);
+        }
+        payload.extend(&block[..cuts[0]]);
+        payload.resize(payload.len() + usize::from(sent.padding.unwrap_or(0)), 0);
+        if cuts.len() == 1 {
+            flags |= END_HEADERS;
+        }
+        let mut bytes = frame(HEADERS, flags, sent.stream, &payload);
+        for (n, pair) in cuts.windows(2).enumerate() {
+            let is_last = n + 2 == cuts.len();
+            let flags = if is_last { END_HEADERS } else { 0 };
+            let part = &block[pair[0]..pair[1]];
+            bytes.extend(frame(CONTINUATION, flags, sent.stream, part));
+        }
+        bytes
     }
 
     fn resize(&mut self, size: usize, block: &mut Vec<u8>) {
@@ -186,10 +171,10 @@ impl Encoder {
         let entry = (field.name.clone(), field.value.clone());
         let known = self.table.iter().position(|known| *known == entry);
         let named = self.table.iter().position(|(name, _)| *name == field.name);
-        let named = match (named, field.name.as_str()) {
-            (Some(index), _) => 62 + index,
-            (None, ":authority") => 1,
-            (None, _) => 0,
+        let named = match (field.naming, field.name.as_str(), named) {
+            (Naming::Index, ":authority", _) => 1,
+            (Naming::Index, _, Some(index)) => 62 + index,
+            _ => 0,
         };
         match (field.indexing, known) {
             (Indexing::Incremental, Some(index)) => {
@@ -201,9 +186,10 @@ impl Encoder {
             (Indexing::Never, _) => put_integer(block, 0x10, 4, named),
         }
         if named == 0 {
-            put_string(block, &field.name);
+            let is_huffman = field.naming == Naming::Huffman;
+            put_string(block, is_huffman, field.name.as_bytes());
         }
-        put_string(block, &field.value);
+        put_string(block, field.huffman_value, field.value.as_bytes());
         if field.indexing == Indexing::Incremental {
             self.table.push_front(entry);
             self.evict();
@@ -216,24 +202,4 @@ impl Encoder {
             self.table.pop_back();
         }
     }
-}
-
-pub(super) fn put_string(block: &mut Vec<u8>, text: &str) {
-    put_integer(block, 0x00, 7, text.len());
-    block.extend(text.as_bytes());
-}
-
-pub(super) fn put_integer(block: &mut Vec<u8>, lead: u8, prefix: u32, number: usize) {
-    let mask = 2usize.pow(prefix) - 1;
-    if number < mask {
-        block.push(lead | number as u8);
-        return;
-    }
-    block.push(lead | mask as u8);
-    let mut rest = number - mask;
-    while rest >= 128 {
-        block.push((rest % 128) as u8 + 128);
-        rest /= 128;
-    }
-    block.push(rest as u8);
 }

@@ -9,16 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat, openat2, readlinkat};
-use rustix::io::Errno;
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, readlinkat};
+use nix::sys::stat::Mode;
 
 use crate::disk::directory::if_found;
 use crate::disk::reach::Reach;
 use crate::kubelet::volumes::vol_data::VolDataError;
 use crate::os::text::printable;
-
-/// For the names of some hundred entries at a time.
-const BUFFER: usize = 8 * 1024;
 
 /// An open directory. Its errors are words, with the path.
 pub(super) struct Directory {
@@ -41,8 +40,8 @@ impl Directory {
                 Some(_) | None => Ok(None),
             };
         };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(&real, flags, Mode::empty()).map_err(io::Error::from);
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let opened = open(&real, flags, Mode::empty()).map_err(io::Error::from);
         let fd = if_found(opened).map_err(failed)?;
         Ok(fd.map(|fd| Directory {
             fd,
@@ -62,30 +61,30 @@ impl Directory {
         if self.mounts.contains(&path) {
             return Err(hidden(&path));
         }
-        match self.open_here(name, OFlags::DIRECTORY) {
+        match self.open_here(name, OFlag::O_DIRECTORY) {
             Ok(fd) => Ok(Some(Directory {
                 fd,
                 path,
                 mounts: Rc::clone(&self.mounts),
             })),
-            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::ENOENT) => Ok(None),
             // readlink(2) does not ask a file system that is mounted on the entry.
-            Err(Errno::NOTDIR) => match readlinkat(&self.fd, name, Vec::new()) {
+            Err(Errno::ENOTDIR) => match readlinkat(&self.fd, name) {
                 Ok(_) => Err(unreadable(&path, &"it is a link")),
                 Err(_) => Ok(None),
             },
-            Err(Errno::XDEV) => Err(hidden(&path)),
-            Err(error) => Err(unreadable(&path, &error)),
+            Err(Errno::EXDEV) => Err(hidden(&path)),
+            Err(error) => Err(unreadable(&path, &io::Error::from(error))),
         }
     }
 
     /// Opens a file in this directory for reading; none if it does not exist.
     pub(super) fn open_file(&self, name: &str) -> Result<Option<OwnedFd>, VolDataError> {
         // Does not wait for a pipe without a writer.
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let opened = self.open_here(OsStr::new(name), flags);
         let opened = opened.map_err(|error| match error {
-            Errno::LOOP => VolDataError::NotAFile,
+            Errno::ELOOP => VolDataError::NotAFile,
             error => io::Error::from(error).into(),
         });
         match opened {
@@ -96,11 +95,11 @@ impl Directory {
 
     /// Follows no link and enters no mount. A kernel before 5.6 and some sandboxes have no openat2(2): then
     /// only the mounts that may hang are known.
-    fn open_here(&self, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS;
-        match openat2(&self.fd, name, flags, Mode::empty(), resolve) {
-            Err(Errno::NOSYS | Errno::PERM) => openat(&self.fd, name, flags, Mode::empty()),
+    fn open_here(&self, name: &OsStr, flags: OFlag) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let resolve = ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        match openat2(&self.fd, name, OpenHow::new().flags(flags).resolve(resolve)) {
+            Err(Errno::ENOSYS | Errno::EPERM) => openat(&self.fd, name, flags, Mode::empty()),
             opened => opened,
         }
     }
@@ -110,14 +109,15 @@ impl Directory {
     pub(super) fn names(&self, most: usize) -> Result<Option<Vec<OsString>>, String> {
         let mut names = Vec::new();
         let mut seen = 0;
-        let mut buffer = Vec::with_capacity(BUFFER);
-        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
+        let failed = |error: io::Error| unreadable(&self.path, &error);
+        let fd = self.fd.try_clone().map_err(failed)?;
+        let mut entries = Dir::from_fd(fd).map_err(|errno| failed(errno.into()))?;
+        for entry in entries.iter() {
             let entry = match entry {
                 Ok(entry) => entry,
                 // The directory was removed.
-                Err(Errno::NOENT) => break,
-                Err(error) => return Err(unreadable(&self.path, &error)),
+                Err(Errno::ENOENT) => break,
+                Err(errno) => return Err(failed(errno.into())),
             };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
@@ -127,7 +127,7 @@ impl Directory {
             if seen > most {
                 return Ok(None);
             }
-            if entry.file_type() != FileType::RegularFile {
+            if entry.file_type() != Some(Type::File) {
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }

@@ -126,13 +126,6 @@ pub(crate) enum OneShot {
         /// The shell.
         shell: Shell,
     },
-    /// Print the drivers that complete a command line; the completion scripts run this.
-    #[command(hide = true)]
-    CompleteDrivers {
-        /// The words of the command line without the program, up to the cursor.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<String>,
-    },
     /// Print a configuration equivalent to a node-driver-registrar unit, manifest or command line.
     ImportNdr {
         /// The name or the file of a unit; a file (.yaml, .yml or .json) with a DaemonSet or other objects that

@@ -91,6 +91,6 @@ async fn dispatch(args: &Args, command: &OneShot, line: &Normalized) -> Result<(
         OneShot::CleanUp => clean_up::clean_up(args).await,
         OneShot::Verify(_) => Err(verify::become_verify(&line.arguments)),
         OneShot::Completions { shell } => print(&completions(*shell)),
-        OneShot::ImportNdr { words } => ndr::import::import(args, words),
+        OneShot::ImportNdr { flags, words } => ndr::import::import(flags, &line.ignored, words),
     }
 }

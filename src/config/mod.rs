@@ -20,7 +20,6 @@ mod service_link;
 mod settings;
 mod sources;
 mod value;
-mod wildcard;
 
 use std::path::PathBuf;
 

@@ -331,9 +331,7 @@ The configuration has an error. systemd does not restart the daemon.
 .SH ENVIRONMENT
 A variable can set each key of the configuration, except those of drivers: NSDR_ and the key in capitals,
 with two underscores between levels, as in NSDR_LOG__LEVEL=debug.
-The unit reads them from /etc/default/node\-storage\-driver\-registrar and
-/etc/sysconfig/node\-storage\-driver\-registrar. The commands check, config and doctor read these
-files too, unless \-\-config is given; a variable of the shell takes precedence.
+A variable that sets no key is ignored, with a warning.
 .SH FILES
 .TP
 /etc/node\-storage\-driver\-registrar/config.toml

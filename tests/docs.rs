@@ -53,7 +53,6 @@ fn try_load(file: &str) -> Result<Loaded, ConfigError> {
     let sources = Sources {
         config: Some(path),
         default_config: None,
-        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };

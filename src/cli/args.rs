@@ -126,19 +126,12 @@ pub(crate) enum OneShot {
         /// The shell.
         shell: Shell,
     },
-    /// Print the drivers that complete a command line; the completion scripts run this.
-    #[command(hide = true)]
-    CompleteDrivers {
-        /// The words of the command line without the program, up to the cursor.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<String>,
-    },
-    /// Print a configuration equivalent to a node-driver-registrar unit, manifest or command line.
+    /// Print the configuration that is equivalent to flags of node-driver-registrar.
     ImportNdr {
-        /// The name or the file of a unit; a file (.yaml, .yml or .json) with a DaemonSet or other objects that
-        /// have pods; or a command line, as one argument or as several.
-        #[arg(value_name = "UNIT|MANIFEST|COMMAND", required = true)]
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        #[command(flatten)]
+        flags: NdrFlags,
+        /// Arguments that are no flags, for an error that names the right form.
+        #[arg(hide = true)]
         words: Vec<String>,
     },
 }

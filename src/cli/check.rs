@@ -45,6 +45,7 @@ pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
         changes: _,
         mut warnings,
     } = accepted(args).await?;
+    warnings.extend(loaded.warnings.iter().cloned());
     let settings = &loaded.settings;
     let reach = Reach::now();
     warnings.extend(missing_plugins_dir(settings, &reach));
@@ -108,7 +109,7 @@ fn files(loaded: &Loaded) -> String {
     let read = loaded.files.iter();
     let read = read.map(|file| printable(&file.to_string_lossy()));
     let read = read.map(|file| format!("read           {file}\n"));
-    let passed_over = loaded.passed_over.iter().chain(&loaded.warnings);
+    let passed_over = loaded.passed_over.iter();
     let passed_over = passed_over.map(|file| format!("passed over    {file}\n"));
     read.chain(passed_over).collect()
 }

@@ -1,8 +1,4 @@
-//! `completions`: the script by which a shell completes the command line.
-//!
-//! clap_complete generates the scripts from the command line. A part of ours, for each of the three
-//! shells, asks this program for the drivers. clap_complete's own engine for such values is unstable, and
-//! would start this program for every completion.
+//! `completions`: the script by which a shell completes the command line, as clap_complete generates it.
 
 use clap::Command;
 use clap_complete::{Shell, generate};
@@ -28,24 +24,14 @@ pub fn completions(shell: Shell) -> String {
         _ => NAME,
     };
     generate(shell, &mut shown, name, &mut script);
-    with_drivers(shell, &String::from_utf8_lossy(&script))
-}
-
-/// The generated script, followed by the part that asks for the drivers.
-fn with_drivers(shell: Shell, script: &str) -> String {
+    let script = String::from_utf8_lossy(&script).into_owned();
     match shell {
-        Shell::Bash => script.to_owned() + include_str!("completions/drivers.bash"),
-        Shell::Fish => script.to_owned() + include_str!("completions/drivers.fish"),
-        // zsh loads the file as the body of the function, and the generated script ends with a call of
-        // itself where it is that body. In a function of another name it only defines its functions.
-        Shell::Zsh => {
-            let load = "_node-storage-driver-registrar-load";
-            let drivers = include_str!("completions/drivers.zsh");
-            format!(
-                "#compdef {NAME}\n\n{load}() {{\n{script}}}\n{load}\nunfunction {load}\n{drivers}"
-            )
-        }
-        _ => script.to_owned(),
+        // The last word of `complete` is the program that the shell runs.
+        Shell::Bash => script.replace(
+            &format!("default {NAME_IN_BASH}\n"),
+            &format!("default {NAME}\n"),
+        ),
+        _ => script,
     }
 }
 
@@ -62,22 +48,23 @@ mod tests {
             assert!(script.contains("import-ndr"), "{shell}: {script}");
             for hidden in super::super::command().get_subcommands() {
                 let name = hidden.get_name();
-                // Our parts call a hidden command themselves.
-                let calls = script.matches(&format!(" {name} -- ")).count();
-                let named = script.matches(name).count();
-                assert!(!hidden.is_hide_set() || named == calls, "{shell}: {script}");
+                assert!(
+                    !hidden.is_hide_set() || !script.contains(name),
+                    "{shell}: {script}"
+                );
             }
         }
     }
 
     #[test]
-    fn the_functions_that_our_part_calls_are_generated() {
-        for (shell, function) in [
-            (Shell::Bash, "_nsdr() {"),
-            (Shell::Zsh, "\n_node-storage-driver-registrar() {"),
-        ] {
-            let script = completions(shell);
-            assert!(script.contains(function), "{shell}: {script}");
-        }
+    fn bash_completes_the_program_by_its_own_name() {
+        let script = completions(Shell::Bash);
+        let registered = script
+            .lines()
+            .filter(|line| line.trim().starts_with("complete "));
+        let programs: Vec<_> = registered
+            .filter_map(|line| line.rsplit(' ').next())
+            .collect();
+        assert_eq!(programs, [NAME, NAME], "{script}");
     }
 }

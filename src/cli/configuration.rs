@@ -43,9 +43,9 @@ impl Configuration {
         }
     }
 
-    /// As the daemon of the unit would read it.
+    /// As the daemon would read it with the environment of this command.
     pub(super) fn of_command(args: &Args) -> Configuration {
-        Configuration::new(args, Sources::of_command(args.config.clone()))
+        Configuration::new(args, Sources::of_process(args.config.clone()))
     }
 
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
@@ -61,8 +61,7 @@ impl Configuration {
     }
 }
 
-/// The configuration as the daemon of the unit would read it, for a command that prints none of its
-/// warnings itself.
+/// The configuration as the daemon would read it, for a command that prints none of its warnings itself.
 pub(super) fn load(args: &Args) -> Result<Loaded, ConfigError> {
     let loaded = Configuration::of_command(args).load()?;
     for warning in &loaded.warnings {

@@ -1,7 +1,6 @@
 //! The command line: its commands, a file for each, and the exit code.
 
 mod args;
-mod candidates;
 mod check;
 mod clean_up;
 mod client;
@@ -92,7 +91,6 @@ async fn dispatch(args: &Args, command: &OneShot, line: &Normalized) -> Result<(
         OneShot::CleanUp => clean_up::clean_up(args).await,
         OneShot::Verify(_) => Err(verify::become_verify(&line.arguments)),
         OneShot::Completions { shell } => print(&completions(*shell)),
-        OneShot::CompleteDrivers { words } => candidates::complete_drivers(words).await,
-        OneShot::ImportNdr { words } => ndr::import::import(args, words),
+        OneShot::ImportNdr { flags, words } => ndr::import::import(flags, &line.ignored, words),
     }
 }

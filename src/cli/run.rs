@@ -11,7 +11,7 @@ use super::configuration::Configuration;
 use super::exit::Exit;
 use super::ndr::flags::NdrFlags;
 use crate::api::{control, http};
-use crate::config::{Settings, Sources};
+use crate::config::{Loaded, Settings, Sources};
 use crate::disk::runtime_dir::{self, RuntimeDir, RuntimeError};
 use crate::kubelet::root::{KubeletRoot, RootSource};
 use crate::os::task::Task;
@@ -28,7 +28,11 @@ pub(crate) async fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Re
         .put_into(&mut sources)
         .map_err(|error| Exit::Usage(error.to_string()))?;
     let configuration = Configuration::new(args, sources);
-    let at_start = settings(&configuration).map_err(Exit::Config)?;
+    let Loaded {
+        settings: at_start,
+        warnings,
+        ..
+    } = loaded(&configuration).map_err(Exit::Config)?;
     let log = log::init(&at_start.log).map_err(Exit::failed)?;
     let (version, systemd) = (env!("CARGO_PKG_VERSION"), systemd::runs_us());
     tracing::info!(
@@ -37,7 +41,8 @@ pub(crate) async fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Re
         "node-storage-driver-registrar {version} starts"
     );
     log_root(configuration.root.borrow().as_ref());
-    for words in flags.without_effect() {
+    let without_effect = flags.without_effect().into_iter();
+    for words in without_effect.chain(warnings.iter().map(String::as_str)) {
         tracing::warn!("{words}");
     }
     if !ignored.is_empty() {
@@ -49,7 +54,7 @@ pub(crate) async fn run(args: &Args, flags: &NdrFlags, ignored: &[String]) -> Re
     let filter = log.filter.clone();
     let reread = move || {
         let before = configuration.root.borrow().clone();
-        let settings = settings(&configuration)?;
+        let settings = loaded(&configuration)?.settings;
         if *configuration.root.borrow() != before {
             log_root(configuration.root.borrow().as_ref());
         }
@@ -81,13 +86,13 @@ fn take_runtime(args: &Args, flags: &NdrFlags) -> Result<Option<RuntimeDir>, Run
     }
 }
 
-/// The settings as they are now. Refused if the sandbox would make them useless.
-fn settings(configuration: &Configuration) -> Result<Settings, String> {
+/// The configuration as it is now. Refused if the sandbox would make it useless.
+fn loaded(configuration: &Configuration) -> Result<Loaded, String> {
     let loaded = configuration.load().map_err(|error| error.to_string())?;
     if systemd::runs_us() {
         sandbox::of_this_process(&loaded.settings).map_err(|kept| kept.to_string())?;
     }
-    Ok(loaded.settings)
+    Ok(loaded)
 }
 
 fn log_root(root: Option<&KubeletRoot>) {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Loaded, UNIT_ENVIRONMENT};
+use crate::config::Loaded;
 
 /// The last change of a file or directory that the configuration is read from.
 #[derive(Clone, Debug)]
@@ -39,12 +39,6 @@ pub(super) fn unapplied(changes: &[Change], accepted: f64) -> Option<String> {
     // A new file changes its directory, too.
     let files = late.clone();
     late.retain(|path| files.iter().all(|file| file.parent() != Some(path)));
-    // systemd passes the variables to the daemon at its start.
-    let is_of_unit = |path: &&Path| UNIT_ENVIRONMENT.iter().any(|file| Path::new(file) == *path);
-    let command = match late.iter().any(is_of_unit) {
-        true => "restart",
-        false => "reload",
-    };
     let verb = match late.len() {
         0 => return None,
         1 => "has",
@@ -52,7 +46,7 @@ pub(super) fn unapplied(changes: &[Change], accepted: f64) -> Option<String> {
     };
     let names: Vec<String> = late.iter().map(|path| path.display().to_string()).collect();
     Some(format!(
-        "{} {verb} changed since the daemon read the configuration: systemctl {command} node-storage-driver-registrar",
+        "{} {verb} changed since the daemon read the configuration: systemctl reload node-storage-driver-registrar",
         names.join(", ")
     ))
 }
@@ -85,27 +79,24 @@ mod tests {
     }
 
     #[test]
-    fn only_later_changes_count_and_a_file_of_the_unit_needs_a_restart() {
+    fn only_later_changes_count() {
         assert_eq!(
             words(&[("/c/config.toml", 1000.5), ("/c/config.d", 9.0)]),
             None
         );
-        let since = "changed since the daemon read the configuration: systemctl";
-        let daemon = "node-storage-driver-registrar";
+        let since = "changed since the daemon read the configuration: \
+                     systemctl reload node-storage-driver-registrar";
         assert_eq!(
             words(&[("/c/config.d/a.toml", 1000.6), ("/c/config.d", 1000.6)]).unwrap(),
-            format!("/c/config.d/a.toml has {since} reload {daemon}")
+            format!("/c/config.d/a.toml has {since}")
         );
         assert_eq!(
             words(&[("/c/config.toml", 1000.6), ("/c/config.d", 9.0)]).unwrap(),
-            format!("/c/config.toml has {since} reload {daemon}")
+            format!("/c/config.toml has {since}")
         );
         assert_eq!(
-            words(&[("/c/config.toml", 1000.6), (UNIT_ENVIRONMENT[0], 1001.0)]).unwrap(),
-            format!(
-                "/c/config.toml, {} have {since} restart {daemon}",
-                UNIT_ENVIRONMENT[0]
-            )
+            words(&[("/c/config.toml", 1000.6), ("/c/config.d/a.toml", 1001.0)]).unwrap(),
+            format!("/c/config.toml, /c/config.d/a.toml have {since}")
         );
     }
 

@@ -1,18 +1,19 @@
 //! The environment: variables that set a key, such as `NSDR_KUBELET__ROOT_DIR`.
+//!
+//! A variable that sets no key is a warning: Kubernetes sets `NSDR_PORT` and the like in each container, if the
+//! namespace has a Service called `nsdr`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use figment::value::Value;
 
-use super::environment_file;
-use super::error::{Problem, unknown_key};
+use super::error::Problem;
 use super::key::Key;
 use super::layer::Layer;
 use super::literal;
 use super::origin::Origin;
-use super::service_link::is_service_link;
+use super::schema::{keys_below, meant};
 use super::sources::Found;
 
 const PREFIX: &str = "NSDR_";
@@ -26,16 +27,8 @@ pub(super) fn variable(key: &Key) -> String {
     format!("{PREFIX}{}", key.parts().join(BETWEEN).to_ascii_uppercase())
 }
 
-/// Reads the variables in these files. Each variable is a layer of its own, so that a value knows
-/// the name of its variable.
-pub(super) fn read_files(files: &[PathBuf], found: &mut Found) {
-    for (name, (path, value)) in environment_file::read(files, PREFIX, found) {
-        let origin = Origin::EnvironmentFile(path, name.clone());
-        found.add(layer(&origin, &name, &value));
-    }
-}
-
-/// Reads the variables of the process, each as a layer of its own.
+/// Reads the variables of the process, each as a layer of its own, so that a value knows the name of its
+/// variable.
 pub(super) fn read(environment: &[(OsString, OsString)], found: &mut Found) {
     let mut ours: Vec<_> = environment
         .iter()
@@ -43,42 +36,56 @@ pub(super) fn read(environment: &[(OsString, OsString)], found: &mut Found) {
         .collect();
     ours.sort();
     for (name, value) in ours {
-        found.add(of_process(name, value));
+        let origin = Origin::Variable(name.to_string_lossy().into_owned());
+        match path(name) {
+            None => found.warnings.push(ignored(&origin, name)),
+            Some(path) => match layer(origin, &path, value) {
+                Ok(layer) => found.layers.push(layer),
+                Err(problem) => found.problems.push(problem),
+            },
+        }
     }
 }
 
-fn of_process(name: &OsStr, value: &OsStr) -> Result<Option<Layer>, Problem> {
-    let origin = Origin::Variable(name.to_string_lossy().into_owned());
-    match (name.to_str(), value.to_str()) {
-        (Some(name), Some(value)) => layer(&origin, name, value),
-        _ => Err(unusable(&origin, &value.to_string_lossy(), "not UTF-8")),
+/// The key or the table that a variable sets; none for an unknown variable. Only capitals count: otherwise two
+/// variables could set the same key.
+fn path(name: &OsStr) -> Option<Vec<String>> {
+    let name = name.to_str()?.strip_prefix(PREFIX)?;
+    if name.contains(|c: char| c.is_ascii_lowercase()) {
+        return None;
     }
+    let name = name.to_ascii_lowercase();
+    let path: Vec<String> = name.split(BETWEEN).map(str::to_owned).collect();
+    let mut keys = keys_below(&[]).into_iter();
+    keys.any(|key| key.parts().starts_with(&path))
+        .then_some(path)
 }
 
-/// The layer of a variable; `None` if Kubernetes has set the variable for a Service.
-fn layer(origin: &Origin, name: &str, value: &str) -> Result<Option<Layer>, Problem> {
-    if is_service_link(name, value) {
-        return Ok(None);
-    }
-    let key = &name[PREFIX.len()..];
-    // Only capitals count: otherwise two variables could set the same key.
-    if key.chars().any(|c| c.is_ascii_lowercase()) {
-        let reason = unknown_key(origin, &[key.to_owned()]);
-        let (key, value) = (Key::of(&[key]), literal::string(value));
-        return Err(Problem::of_key(origin, &key, &value, &reason));
-    }
-    let key = key.to_ascii_lowercase();
-    let path: Vec<&str> = key.split(BETWEEN).collect();
-    if path.first() == Some(&"drivers") {
-        return Err(unusable(origin, value, FOR_DRIVER));
-    }
+fn layer(origin: Origin, path: &[String], value: &OsStr) -> Result<Layer, Problem> {
+    let Some(value) = value.to_str() else {
+        let value = literal::string(&value.to_string_lossy());
+        return Err(Problem::new(
+            format_args!("{origin} = {value}"),
+            "not UTF-8",
+        ));
+    };
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
     // By figment's rules, `true` is a boolean, `[a, b]` a list, and other text a string.
     let Ok(value) = value.parse::<Value>();
-    Ok(Some(Layer::single(origin.clone(), &path, value)))
+    Ok(Layer::single(origin, &path, value))
 }
 
-/// A variable that cannot set a key.
-fn unusable(variable: &Origin, value: &str, reason: &str) -> Problem {
-    let value = literal::string(value);
-    Problem::new(format_args!("{variable} = {value}"), reason)
+/// Why a variable has no effect. Its value may be a secret of another program.
+fn ignored(origin: &Origin, name: &OsStr) -> String {
+    let drivers = format!("{PREFIX}DRIVERS");
+    let is_of_driver = name.to_str().is_some_and(|name| {
+        let rest = name.strip_prefix(&drivers);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(BETWEEN))
+    });
+    let why = match meant(origin, &[]) {
+        _ if is_of_driver => FOR_DRIVER.to_owned(),
+        Some(meant) => format!("it sets no key, did you mean {meant}?"),
+        None => "it sets no key".to_owned(),
+    };
+    format!("{origin} is ignored: {why}")
 }

@@ -113,7 +113,7 @@ fn table_of(id: &str) -> String {
     format!("[{}]", Key::of(&["drivers", id]))
 }
 
-pub(super) fn unknown_key(origin: &Origin, path: &[String]) -> String {
+fn unknown_key(origin: &Origin, path: &[String]) -> String {
     let hint = schema::meant(origin, path).map(|meant| format!(", did you mean {meant}?"));
     format!("unknown key{}", hint.unwrap_or_default())
 }

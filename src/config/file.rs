@@ -29,18 +29,15 @@ pub(super) enum FileFault {
     /// It is not UTF-8 or not TOML, at this line and column.
     #[error("{0}: {1}")]
     Syntax(String, String),
-    /// It is an environment file that does not count for a command, for this reason.
-    #[error("its variables are ignored: {0}")]
-    Ignored(String),
 }
 
 impl FileFault {
     /// Bytes that are not UTF-8 after `before`.
-    pub(super) fn not_utf8(before: &[u8]) -> Self {
+    fn not_utf8(before: &[u8]) -> Self {
         Self::Syntax(place(before), "not UTF-8".to_owned())
     }
 
-    pub(super) fn is(&self, kind: io::ErrorKind) -> bool {
+    fn is(&self, kind: io::ErrorKind) -> bool {
         matches!(self, Self::Unreadable(error) if error.kind() == kind)
     }
 }
@@ -114,7 +111,7 @@ fn dict(path: &Path) -> Result<Dict, FileFault> {
 }
 
 /// The bytes of a file.
-pub(super) fn content(file: File) -> Result<Vec<u8>, FileFault> {
+fn content(file: File) -> Result<Vec<u8>, FileFault> {
     let mut bytes = Vec::new();
     file.take(SIZE_MAX + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > SIZE_MAX {
@@ -124,7 +121,7 @@ pub(super) fn content(file: File) -> Result<Vec<u8>, FileFault> {
 }
 
 /// The line and column, counted from 1, of what follows this part of a file.
-pub(super) fn place(before: &[u8]) -> String {
+fn place(before: &[u8]) -> String {
     let before = String::from_utf8_lossy(before);
     let last = before.rsplit('\n').next().unwrap_or_default();
     let (line, column) = (before.split('\n').count(), last.chars().count() + 1);

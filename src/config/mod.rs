@@ -1,13 +1,11 @@
 //! The configuration: its layers, the settings that they make, and where each value came from.
 //!
-//! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the unit's
-//! environment files (commands only), the environment, flags. Each layer is checked on its own
-//! before the merge, because only then an error knows its file.
+//! Later layers win: built-in defaults, `config.toml`, `config.d/*.toml` beside it, the environment,
+//! flags. Each layer is checked on its own before the merge, because only then an error knows its file.
 
 pub(crate) mod choice;
 mod combinations;
 mod environment;
-mod environment_file;
 mod error;
 mod file;
 mod key;
@@ -16,11 +14,9 @@ pub(crate) mod literal;
 mod origin;
 mod provenance;
 mod schema;
-mod service_link;
 mod settings;
 mod sources;
 mod value;
-mod wildcard;
 
 use std::path::PathBuf;
 
@@ -35,7 +31,7 @@ pub use settings::{
     ServiceSettings, Settings,
 };
 pub(crate) use settings::{PLUGINS_REGISTRY, csi_socket};
-pub use sources::{DEFAULT_CONFIG, Sources, UNIT_ENVIRONMENT};
+pub use sources::{DEFAULT_CONFIG, Sources};
 pub use value::{Listen, NodeName, RootDir};
 
 use layer::Layer;
@@ -50,15 +46,15 @@ pub struct Loaded {
     origins: Origins,
     /// Why this root directory takes the place of `"auto"`; `None` if `root_dir` is not `"auto"`.
     pub root_found: Option<String>,
-    /// Which environment files were ignored, and why.
+    /// Which variables were ignored, and why.
     pub warnings: Vec<String>,
     /// The files that were read, in the order in which they count.
     pub files: Vec<PathBuf>,
     /// The directories whose entries decide which files are read: `config.d`, and the directory of a
     /// default file that does not exist.
     pub directories: Vec<PathBuf>,
-    /// Which files were not read, and why: those in `config.d` that are no drop-ins, a default file
-    /// that does not exist, and the unit's environment files beside `--config`.
+    /// Which files were not read, and why: those in `config.d` that are no drop-ins, and a default file
+    /// that does not exist.
     pub passed_over: Vec<String>,
 }
 

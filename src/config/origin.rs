@@ -19,8 +19,6 @@ pub enum Origin {
     File(PathBuf),
     /// An environment variable.
     Variable(String),
-    /// A variable in an `EnvironmentFile=` of the unit.
-    EnvironmentFile(PathBuf, String),
     /// A flag on the command line.
     Flag(String),
 }
@@ -31,7 +29,6 @@ impl fmt::Display for Origin {
             Self::BuiltIn => f.write_str("built-in default"),
             Self::File(path) => path.display().fmt(f),
             Self::Variable(name) => write!(f, "environment variable {}", printable(name)),
-            Self::EnvironmentFile(path, name) => write!(f, "{} ({name})", path.display()),
             Self::Flag(name) => write!(f, "flag {name}"),
         }
     }

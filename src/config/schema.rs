@@ -104,7 +104,7 @@ pub(super) fn keys_below(table: &[&str]) -> Vec<Key> {
 /// The key or variable that was probably meant by an unknown name.
 pub(super) fn meant(origin: &Origin, path: &[String]) -> Option<String> {
     let general = keys_below(&[]);
-    if let Origin::Variable(name) | Origin::EnvironmentFile(_, name) = origin {
+    if let Origin::Variable(name) = origin {
         return closest(&name.to_ascii_uppercase(), general.iter().map(variable));
     }
     let (last, table) = path.split_last()?;

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use glob::Pattern;
 use serde::{Deserialize, Serialize};
 
 use super::choice::{self, LogLevel, LogTarget, OnLiveOwner, OnStop, ReadyWhen};
 use super::key::Key;
 use super::origin::Origins;
 use super::value::{self, Listen, NodeName, RootDir};
-use super::wildcard;
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 
@@ -157,7 +157,7 @@ impl Default for DriverSettings {
 pub struct DiscoverySettings {
     /// Whether every `<plugins_dir>/*/csi.sock` is a driver.
     pub enabled: bool,
-    /// Driver ids to ignore, with shell-style wildcards.
+    /// Driver ids to ignore: valid patterns of the crate glob.
     #[serde(deserialize_with = "value::patterns")]
     pub exclude: Vec<String>,
 }
@@ -166,7 +166,7 @@ impl DiscoverySettings {
     /// Whether discovery ignores a directory of this name.
     pub fn excludes(&self, id: &str) -> bool {
         let mut patterns = self.exclude.iter();
-        patterns.any(|pattern| wildcard::matches(pattern, id))
+        patterns.any(|pattern| Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(id)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use glob::Pattern;
 use serde::Serializer;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
@@ -81,6 +82,8 @@ pub(super) enum Unfit {
     EmptyEntry,
     #[error("{0:?} contains `/` or NUL, which no driver id has")]
     Pattern(String),
+    #[error("{0:?} is not a pattern: {1}")]
+    Wildcard(String, &'static str),
 }
 
 /// The number that a file has in the place of a duration; none if it is no number of seconds.
@@ -342,7 +345,10 @@ pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D
     list(d, |pattern| match pattern {
         "" => Err(Unfit::EmptyEntry),
         _ if pattern.contains(['/', '\0']) => Err(Unfit::Pattern(pattern.to_owned())),
-        _ => Ok(()),
+        _ => match Pattern::new(pattern) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Unfit::Wildcard(pattern.to_owned(), error.msg)),
+        },
     })
 }
 

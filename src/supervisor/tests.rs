@@ -53,7 +53,6 @@ fn settings_with(root: &Path, more: &str) -> Settings {
     let sources = Sources {
         config: Some(file),
         default_config: None,
-        environment_files: Vec::new(),
         environment: Vec::new(),
         overrides: Overrides::default(),
     };

@@ -33,7 +33,7 @@ fn argument(argument: &clap::Arg) -> Vec<String> {
     [line].into_iter().chain(words).collect()
 }
 
-/// Hidden commands and flags are for the packages, the completions and the other programs of this one.
+/// Hidden commands and flags are for the packages and the other programs of this one.
 #[test]
 fn every_promised_command_and_flag_is_there() {
     let mut program = node_storage_driver_registrar::cli::command();

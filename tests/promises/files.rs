@@ -93,9 +93,8 @@ fn every_promised_file_of_the_packages_is_there() {
 }
 
 /// The directives by which other units, drop-ins and tools know the units.
-const DIRECTIVES: [&str; 9] = [
+const DIRECTIVES: [&str; 8] = [
     "Before",
-    "EnvironmentFile",
     "ExecReload",
     "ExecStart",
     "RestartPreventExitStatus",

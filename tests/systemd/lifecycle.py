@@ -42,7 +42,6 @@ def the_package_has_what_it_should(node):
         f"/usr/share/doc/{name}/docs/packaging.md",
         f"/usr/share/doc/{name}/examples/http-tcp.conf",
         f"/usr/share/doc/{name}/examples/driver-of-another-user.conf",
-        f"/etc/default/{name}",
         f"{CONFIG}/config.toml",
         f"{CONFIG}/config.d/README",
     ]
@@ -215,39 +214,11 @@ def the_watchdog_leaves_a_healthy_daemon_alone(node):
 
 
 @check
-def the_environment_files_reach_the_daemon_and_the_commands_alike(node):
+def no_kubelet_waits_for_the_mounts_of_a_network(node):
     node.settle()
-    name = "node-storage-driver-registrar"
-    shipped = node.path(f"/etc/default/{name}").read_text()
-    # With all that systemd allows in such a file, so that both read it in the same way.
-    node.write(
-        f"/etc/default/{name}",
-        "# A comment\n\n ; and another\n NSDR_LOG__LEVEL = 'de''bug' \nNSDR_SERVICE__ON_STOP=keep\n",
-    )
-    node.write(
-        f"/etc/sysconfig/{name}",
-        'NSDR_SERVICE__READY_TIMEOUT=7\\\ns  \nNSDR_SERVICE__ON_STOP=a"u"\n'
-        'NSDR_SERVICE__ON_STOP="au\\\nto"\nexport NSDR_HTTP__LISTEN=unix:/nowhere\n',
-    )
-    try:
-        node.systemctl("restart", UNIT)
-        environment = node.path(f"/proc/{node.pid()}/environ").read_text().split("\0")
-        assert "NSDR_LOG__LEVEL=debug" in environment, environment
-        assert "NSDR_SERVICE__READY_TIMEOUT=7s" in environment, environment
-        assert "NSDR_SERVICE__ON_STOP=auto" in environment, environment
-        said = node.run(PROGRAM, "config").stdout.splitlines()
-        for key, value, directory, variable in (
-            ("log.level", "debug", "default", "NSDR_LOG__LEVEL"),
-            ("service.ready_timeout", "7s", "sysconfig", "NSDR_SERVICE__READY_TIMEOUT"),
-            ("service.on_stop", "auto", "sysconfig", "NSDR_SERVICE__ON_STOP"),
-        ):
-            line = next(line for line in said if line.startswith(f"{key} "))
-            assert line.startswith(f'{key} = "{value}"'), line
-            assert line.endswith(f"# from /etc/{directory}/{name} ({variable})"), line
-    finally:
-        node.write(f"/etc/default/{name}", shipped)
-        node.path(f"/etc/sysconfig/{name}").unlink()
-        node.systemctl("restart", UNIT)
+    # Every kubelet starts after the daemon, and so after whatever the daemon starts after.
+    after = node.show("After")["After"].split()
+    assert "local-fs.target" in after and "remote-fs.target" not in after, after
 
 
 @check

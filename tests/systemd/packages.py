@@ -153,6 +153,22 @@ def an_upgrade_leaves_a_disabled_unit_disabled_and_stopped(node):
     assert state == {"ActiveState": "inactive", "UnitFileState": "disabled"}, state
 
 
+@check
+def an_upgrade_leaves_a_stopped_unit_stopped(node):
+    node.settle()
+    node.systemctl("stop", UNIT)
+    for package in (node.deb, node.next_deb):
+        install_deb(node, package)
+        state = node.show("ActiveState", "UnitFileState")
+        assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state
+    # A package that comes back after its removal starts its daemon, which runs at the next upgrade.
+    node.run("dpkg", "-r", NAME, timeout=120)
+    for package in (node.deb, node.next_deb):
+        install_deb(node, package)
+        assert node.is_active(), "it was not started"
+    assert not node.path(f"/run/{NAME}.stopped").exists(), "the mark of the upgrade is left"
+
+
 def keeps_the_timer_as_it_was(node, *upgrades):
     """Disabled, enabled, and enabled but stopped: an upgrade changes none of them."""
     node.settle()
@@ -273,8 +289,7 @@ def the_rpm_installs_as_an_rpm_distribution_expects(node):
     state = node.show("ActiveState", "UnitFileState")
     assert state == {"ActiveState": "inactive", "UnitFileState": "disabled"}, state
     assert timer_state(node) == ("disabled", "inactive"), timer_state(node)
-    files = (f"/etc/sysconfig/{NAME}", f"/usr/share/licenses/{NAME}/LICENSE",
-             f"/usr/share/zsh/site-functions/_{NAME}")
+    files = (f"/usr/share/licenses/{NAME}/LICENSE", f"/usr/share/zsh/site-functions/_{NAME}")
     missing = [file for file in files if not node.path(file).exists()]
     assert not missing, missing
     known = node.run("journalctl", "--list-catalog").stdout

@@ -19,7 +19,7 @@ NEEDS = {
 
 # Directives that shape the service and not its sandbox; other checks exercise them.
 ELSEWHERE = {
-    "Type", "EnvironmentFile", "ExecStart", "ExecReload", "Restart", "RestartSec",
+    "Type", "ExecStart", "ExecReload", "Restart", "RestartSec",
     "RestartPreventExitStatus", "StartLimitInterval", "WatchdogSec", "RuntimeDirectory",
     "RuntimeDirectoryPreserve", "KillMode", "TimeoutStartSec", "MemoryMax", "TasksMax", "Nice",
 }

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::manifest::HostPath;
-use crate::config::{self, Overrides, PLUGINS_REGISTRY, Settings, Sources};
+use crate::config::{self, Overrides, Sources};
 use crate::grpc::client::without_scheme;
 use crate::os::go_flags;
-use crate::os::text::printable;
 
 /// The defaults of node-driver-registrar.
 const CSI_ADDRESS: &str = "/run/csi/socket";
@@ -184,44 +182,6 @@ impl NdrFlags {
 
     fn csi_socket(&self) -> &str {
         without_scheme(self.csi_address.as_deref().unwrap_or(CSI_ADDRESS))
-    }
-
-    /// Puts the paths of the host in place of those that a container sees. Returns what changes.
-    pub(crate) fn move_to_host(
-        &mut self,
-        on_host: impl Fn(&Path) -> Result<HostPath, String>,
-    ) -> Vec<String> {
-        let mut notes = Vec::new();
-        let mut moved = |flag: &str, path: &str, otherwise: Option<String>| {
-            let shown = printable(path);
-            match on_host(Path::new(path)) {
-                Ok(HostPath { path, volume }) => {
-                    let path = path.display().to_string();
-                    let on_host = printable(&path);
-                    notes.push(format!(
-                        "{flag} {shown} is {on_host} on the host (volume {volume})"
-                    ));
-                    Some(path)
-                }
-                Err(why) => {
-                    let instead = printable(otherwise.as_deref().unwrap_or_default());
-                    notes.push(format!("{flag} {shown}: {why}; {instead} in its place"));
-                    otherwise
-                }
-            }
-        };
-        // The kubelet's path to the same socket is a path of the host.
-        let endpoint = self.kubelet_registration_path.clone();
-        self.csi_address = moved("--csi-address", self.csi_socket(), endpoint);
-        let registry = self.plugin_registration_path.take();
-        let registry = registry.as_deref().unwrap_or(PLUGIN_REGISTRATION_PATH);
-        let root = self.kubelet_root().map(|(_, root)| PathBuf::from(root));
-        let known = root.map(|root| root.join(PLUGINS_REGISTRY));
-        let otherwise = known.unwrap_or_else(|| Settings::default().kubelet.registry_dir);
-        let otherwise = otherwise.display().to_string();
-        self.plugin_registration_path =
-            moved("--plugin-registration-path", registry, Some(otherwise));
-        notes
     }
 
     /// The id of the driver in the configuration file that has this socket: the flags are about it.

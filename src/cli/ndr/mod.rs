@@ -1,11 +1,5 @@
-//! node-driver-registrar: its flags on our command line, and its units and
-//! manifests turned into a configuration.
+//! node-driver-registrar: its flags on our command line, and the configuration that is equivalent to them.
 
 pub(in crate::cli) mod flags;
 pub(in crate::cli) mod import;
-mod imported;
-mod manifest;
 pub(in crate::cli) mod normalize;
-mod shell;
-mod unit_file;
-mod yaml;

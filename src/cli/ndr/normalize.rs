@@ -39,6 +39,9 @@ const IGNORED_SWITCHES: [&str; 9] = [
     "automaxprocs",
 ];
 
+/// The command that takes the same flags as `run`.
+const IMPORT: &str = "import-ndr";
+
 /// A command line for clap, and the flags that have no effect.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Normalized {
@@ -46,39 +49,42 @@ pub(crate) struct Normalized {
     pub(crate) ignored: Vec<String>,
 }
 
-/// Rewrites the command line of `run`, with or without that word. Any other stays as it is.
+/// Rewrites the command line of `run`, with or without that word, and of `import-ndr`. Any other stays as it
+/// is.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Normalized {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    normalize_run(&arguments).unwrap_or(Normalized {
+    normalize_flags(&arguments).unwrap_or(Normalized {
         arguments,
         ignored: Vec::new(),
     })
 }
 
-/// None for a command line that is not `run`'s, or that is not UTF-8, which clap reports.
-fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
+/// None for a command line without these flags, or that is not UTF-8, which clap reports.
+fn normalize_flags(arguments: &[OsString]) -> Option<Normalized> {
     let (program, rest) = arguments.split_first()?;
     let rest: Option<Vec<&str>> = rest.iter().map(|text| text.to_str()).collect();
     let command = Args::command();
     let mut ignored = Vec::new();
-    let mut flags = vec![OsString::from("run")];
-    let mut runs = false;
+    let mut flags: Vec<OsString> = Vec::new();
+    let mut named = None;
     let mut asked = None;
     let mut rest = rest?.into_iter();
     while let Some(text) = rest.next() {
         let Some((name, value)) = split(text) else {
-            // Another command, or a word too many: clap tells them apart.
-            if text != "run" || runs {
-                return None;
+            match (named, text) {
+                (None, "run" | IMPORT) => named = Some(text),
+                // The command itself refuses a word.
+                (Some(IMPORT), _) => flags.push(text.into()),
+                // Another command, or a word too many: clap tells them apart.
+                _ => return None,
             }
-            runs = true;
             continue;
         };
         let plain = name.replace('_', "-");
         let Some(valued) = takes_value(&command, &plain) else {
             match name {
-                "help" | "h" if !runs => asked = asked.or(Some("--help")),
-                "V" if !runs => asked = asked.or(Some("--version")),
+                "help" | "h" if named.is_none() => asked = asked.or(Some("--help")),
+                "V" if named.is_none() => asked = asked.or(Some("--version")),
                 _ => flags.push(text.into()),
             }
             continue;
@@ -98,8 +104,14 @@ fn normalize_run(arguments: &[OsString]) -> Option<Normalized> {
             },
         }
     }
-    let rest = asked.map_or(flags, |asked| vec![asked.into()]);
-    let arguments = std::iter::once(program.clone()).chain(rest).collect();
+    let mut arguments = vec![program.clone()];
+    match asked {
+        Some(asked) => arguments.push(asked.into()),
+        None => {
+            arguments.push(named.unwrap_or("run").into());
+            arguments.extend(flags);
+        }
+    }
     Some(Normalized { arguments, ignored })
 }
 
@@ -153,6 +165,30 @@ mod tests {
             let expected = "run --csi-address=/c.sock --timeout=1s";
             assert_eq!(normal(line), (expected.into(), String::new()), "{line}");
         }
+    }
+
+    #[test]
+    fn the_flags_of_an_import_are_rewritten_and_its_words_stay() {
+        for (line, expected) in [
+            (
+                "import-ndr -csi-address /c --v 5",
+                "import-ndr --csi-address=/c --v=5",
+            ),
+            (
+                "import-ndr ndr.service -v=5",
+                "import-ndr ndr.service --v=5",
+            ),
+            ("import-ndr run", "import-ndr run"),
+            ("import-ndr --help", "import-ndr --help"),
+            ("import-ndr", "import-ndr"),
+        ] {
+            assert_eq!(normal(line), (expected.into(), String::new()), "{line}");
+        }
+        let (left, ignored) = normal("import-ndr --logtostderr --csi-address=/c");
+        assert_eq!(
+            (&*left, &*ignored),
+            ("import-ndr --csi-address=/c", "--logtostderr")
+        );
     }
 
     #[test]

@@ -356,6 +356,15 @@ fn lists_must_have_something_to_say() {
         "discovery.exclude = ['a/*']",
         "discovery.exclude = [\"a/*\"]: \"a/*\" contains `/` or NUL, which no driver id has",
     );
+    fault(
+        "discovery.exclude = ['[ab']",
+        "discovery.exclude = [\"[ab\"]: \"[ab\" is not a pattern: invalid range pattern",
+    );
+    fault(
+        "discovery.exclude = ['ok', 'a**b']",
+        "discovery.exclude = [\"ok\", \"a**b\"]: \"a**b\" is not a pattern: \
+         recursive wildcards must form a single path component",
+    );
 }
 
 #[test]

@@ -98,6 +98,11 @@ fn of_variables(bench: &mut Bench, input: &[u8]) -> String {
 fn check(bench: &Bench, place: &str) -> String {
     match bench.try_load() {
         Ok(loaded) => {
+            let words = loaded.warnings.concat();
+            assert!(
+                !words.contains(char::is_control),
+                "garbles a terminal: {words:?}"
+            );
             let explained = loaded.explain();
             let again = Sources {
                 config: Some(bench.path("again.toml")),

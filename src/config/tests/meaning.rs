@@ -193,3 +193,28 @@ fn a_reload_can_tell_which_driver_changed() {
     assert_eq!(old.drivers["a"], new.drivers["a"]);
     assert_ne!(old.drivers["b"], new.drivers["b"]);
 }
+
+#[test]
+fn exclude_matches_whole_ids_by_the_rules_of_the_page() {
+    for (pattern, yes, no) in [
+        ("nfs", &["nfs"][..], &["nfs2", "xnfs"][..]),
+        ("scratch.*", &["scratch.", "scratch.a.b"], &["scratch", "a"]),
+        ("*", &["a", "a.b"], &[]),
+        ("a*b*c", &["abc", "a.b.b.c"], &["ab", "abcd", "cba"]),
+        ("v?.io", &["v1.io", "vä.io"], &["v.io", "v12.io"]),
+        ("[ab]x", &["ax", "bx"], &["cx", "x", "[ab]x"]),
+        ("[a-c1]", &["a", "b", "c", "1"], &["d", "-"]),
+        ("[!a-c]*", &["d", "dx"], &["a", "bx"]),
+        ("[[]x", &["[x"], &["x"]),
+        ("NFS", &["NFS"], &["nfs"]),
+    ] {
+        let discovery = Bench::with(&format!("discovery.exclude = ['{pattern}']")).load();
+        let discovery = discovery.settings.discovery;
+        for id in yes {
+            assert!(discovery.excludes(id), "{pattern} {id}");
+        }
+        for id in no {
+            assert!(!discovery.excludes(id), "{pattern} {id}");
+        }
+    }
+}

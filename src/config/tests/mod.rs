@@ -7,7 +7,6 @@ mod meaning;
 mod random;
 mod shipped;
 mod sources;
-mod unit_environment;
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,7 +26,6 @@ impl Bench {
         let sources = Sources {
             config: None,
             default_config: Some(dir.path().join("config.toml")),
-            environment_files: Vec::new(),
             environment: Vec::new(),
             overrides: Overrides::default(),
         };

@@ -84,38 +84,67 @@ fn a_fault_in_a_variable_names_the_variable() {
     );
 }
 
+/// The only warning.
+#[track_caller]
+fn warning(name: &str, value: impl Into<OsString>) -> String {
+    let loaded = Bench::new().variable(name, value).load();
+    assert_eq!(loaded.settings, Bench::new().load().settings, "{name}");
+    let [only] = &loaded.warnings[..] else {
+        panic!("{name}: {:?}", loaded.warnings);
+    };
+    only.clone()
+}
+
 #[test]
-fn an_unknown_variable_is_an_error_with_the_one_that_was_meant() {
+fn an_unknown_variable_is_a_warning_with_the_one_that_was_meant() {
     assert_eq!(
-        Bench::new().variable("NSDR_KUBELET_ROOT_DIR", "/k").fault(),
-        "environment variable NSDR_KUBELET_ROOT_DIR: kubelet_root_dir = \"/k\": \
-         unknown key, did you mean NSDR_KUBELET__ROOT_DIR?"
+        warning("NSDR_KUBELET_ROOT_DIR", "/k"),
+        "environment variable NSDR_KUBELET_ROOT_DIR is ignored: it sets no key, \
+         did you mean NSDR_KUBELET__ROOT_DIR?"
     );
     assert_eq!(
-        Bench::new().variable("NSDR_log__level", "info").fault(),
-        "environment variable NSDR_log__level: log__level = \"info\": \
-         unknown key, did you mean NSDR_LOG__LEVEL?"
+        warning("NSDR_log__level", "info"),
+        "environment variable NSDR_log__level is ignored: it sets no key, \
+         did you mean NSDR_LOG__LEVEL?"
     );
-    for name in ["NSDR_", "NSDR___", "NSDR_LOG__", "NSDR_LOG__LEVEL__X"] {
-        let text = Bench::new().variable(name, "1").fault();
-        assert!(
-            text.starts_with(&format!("environment variable {name}: ")),
-            "{text}"
+    for name in [
+        "NSDR_",
+        "NSDR___",
+        "NSDR_LOG__",
+        "NSDR_LOG__LEVEL__X",
+        "NSDR_PORT_9809_TCP_ADDR",
+    ] {
+        let text = warning(name, "10.96.14.2");
+        let place = format!("environment variable {name} is ignored: it sets no key");
+        assert!(text.starts_with(&place), "{text}");
+        assert!(!text.contains("10.96.14.2"), "shows the value: {text}");
+    }
+    let not_utf8 = OsString::from_vec(b"in\xffo".to_vec());
+    assert!(warning("NSDR_PASSWORD", not_utf8).contains("NSDR_PASSWORD is ignored"));
+}
+
+#[test]
+fn a_variable_for_a_driver_is_a_warning_that_says_why() {
+    for name in ["NSDR_DRIVERS", "NSDR_DRIVERS__X__NAME"] {
+        assert_eq!(
+            warning(name, "n"),
+            format!(
+                "environment variable {name} is ignored: a driver cannot be set by the environment, \
+                 because its id has dots and a variable's name has none; use a file in config.d"
+            )
         );
     }
 }
 
 #[test]
-fn a_variable_for_a_driver_is_an_error_that_says_why() {
-    for name in ["NSDR_DRIVERS", "NSDR_DRIVERS__X__NAME"] {
-        assert_eq!(
-            Bench::new().variable(name, "n").fault(),
-            format!(
-                "environment variable {name} = \"n\": a driver cannot be set by the environment, \
-                 because its id has dots and a variable's name has none; use a file in config.d"
-            )
-        );
-    }
+fn a_variable_whose_name_is_not_utf_8_is_a_warning() {
+    let name = OsString::from_vec(b"NSDR_LOG\xff".to_vec());
+    let warnings = Bench::new().variable(name, "info").load().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("environment variable NSDR_LOG\u{fffd} is ignored: "),
+        "{warnings:?}"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use bed::scene::{NAME, OTHER, SOON};
+use bed::scene::SOON;
 use bed::{Scene, eventually, has_program};
 
 use crate::tmux::Tmux;
@@ -41,7 +41,7 @@ const SHELLS: [(&str, &str, Start); 3] = [
     }),
 ];
 
-/// The shell, in a terminal, with the daemon of this scene as the default.
+/// The shell, in a terminal.
 fn shell(scene: &Scene, shell: &str, file: &str, start: Start) -> Tmux {
     let directory = scene.node.root().join(shell);
     fs::create_dir(&directory).unwrap();
@@ -49,10 +49,8 @@ fn shell(scene: &Scene, shell: &str, file: &str, start: Start) -> Tmux {
     fs::write(directory.join(file), script).unwrap();
     let program = bed::registrar::chosen(PROGRAM);
     let path = program.parent().unwrap().display();
-    let runtime = scene.node.runtime_dir();
     let line = format!(
-        "export PATH={path}:$PATH RUNTIME_DIRECTORY={}; cd {}; {}",
-        runtime.display(),
+        "export PATH={path}:$PATH; cd {}; {}",
         directory.display(),
         start(&directory)
     );
@@ -79,70 +77,17 @@ fn discard(tmux: &Tmux) {
 }
 
 #[test]
-fn drivers_complete_in_every_shell_after_the_commands_that_take_one() {
-    let scene = setup().drivers(&[NAME, OTHER]).started();
-    scene.phase(NAME, "waiting-for-driver");
-    for (name, file, start) in SHELLS {
-        if !has_program(name) || !has_program("tmux") {
-            continue;
-        }
-        let tmux = shell(&scene, name, file, start);
-        for command in [
-            "status",
-            "wait",
-            "inspect",
-            "reannounce",
-            "withdraw",
-            "publish",
-        ] {
-            let (typed, whole) = (format!("{command} loc"), format!("{command} {NAME}"));
-            completes(&tmux, &typed, &whole);
-        }
-        completes(&tmux, "status --json a nf", &format!("a {OTHER}"));
-        completes(&tmux, "wait --for=registered nf", OTHER);
-        // Everything else is as it was.
-        completes(&tmux, "stat", "status");
-        completes(&tmux, "status --wat", "--watch");
-        completes(&tmux, "wait --for regis", "registered");
-        fs::write(scene.node.root().join(name).join("a-file"), "").unwrap();
-        completes(&tmux, "inspect ./a-f", "./a-file");
-    }
-}
-
-#[test]
-fn the_runtime_directory_of_the_line_is_the_one_that_is_asked() {
-    let scene = setup().drivers(&[NAME]).started();
-    scene.phase(NAME, "waiting-for-driver");
-    let other = setup().drivers(&[]).set();
-    let runtime = scene.node.runtime_dir();
-    for (name, file, start) in SHELLS {
-        if !has_program(name) || !has_program("tmux") {
-            continue;
-        }
-        let tmux = shell(&other, name, file, start);
-        let typed = format!("--runtime-dir {} withdraw lo", runtime.display());
-        completes(&tmux, &typed, NAME);
-    }
-}
-
-#[test]
-fn without_a_daemon_no_shell_offers_a_driver_or_prints_an_error() {
+fn commands_options_and_values_complete_in_every_shell() {
     let scene = setup().set();
     for (name, file, start) in SHELLS {
         if !has_program(name) || !has_program("tmux") {
             continue;
         }
         let tmux = shell(&scene, name, file, start);
-        tmux.run(&["send-keys", "-l", &format!("{COMMAND} withdraw loc")]);
-        for _ in 0..2 {
-            tmux.run(&["send-keys", "Tab"]);
-        }
-        // The shell shows the next keys after the completion.
-        tmux.run(&["send-keys", "-l", "END"]);
-        let screen = tmux.wait("withdraw locEND");
-        assert!(
-            !screen.contains(NAME) && !screen.contains("rror"),
-            "{screen}"
-        );
+        completes(&tmux, "stat", "status");
+        completes(&tmux, "status --wat", "--watch");
+        completes(&tmux, "wait --for regis", "registered");
+        fs::write(scene.node.root().join(name).join("a-file"), "").unwrap();
+        completes(&tmux, "inspect ./a-f", "./a-file");
     }
 }

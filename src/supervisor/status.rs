@@ -254,16 +254,9 @@ impl Supervisor {
             self.state_file.trouble(),
             self.discovery.trouble(self.now()),
             self.discovery.idle_note(),
-            self.registry_mount.problem(),
-            self.plugins_mount.problem(),
         ];
         // The operator declared the driver, or chose to run the registrar in such a pod.
-        let risks = [
-            self.exposed(),
-            unseen.then(|| UNSEEN_KUBELET.to_owned()),
-            self.registry_mount.risk(),
-            self.plugins_mount.risk(),
-        ];
+        let risks = [self.exposed(), unseen.then(|| UNSEEN_KUBELET.to_owned())];
         [
             problems.into_iter().flatten().collect(),
             risks.into_iter().flatten().collect(),

@@ -4,12 +4,9 @@ pub(crate) mod job;
 pub(crate) mod journal;
 pub(crate) mod log;
 mod main_pid;
-pub(crate) mod mount_namespace;
-pub(crate) mod network_sandbox;
 pub(crate) mod notify;
 pub(crate) mod sandbox;
 mod systemctl;
-mod unit_properties;
 
 use std::env;
 

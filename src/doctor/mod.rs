@@ -72,7 +72,6 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
     let drivers = inputs.drivers();
     let mut node = sandbox::check(inputs);
     node.extend(directories::check(inputs, &kubelets));
-    node.extend(kubelets.dispute());
     // Without its directories no driver gets any further, and each driver would repeat that.
     let is_blocked = has_fault(&node);
     let mut findings = node;

@@ -19,7 +19,6 @@ use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
 use crate::csi::trust::Exposure;
 use crate::disk::directory::{is_missing, nearest};
 use crate::disk::layout::Layout;
-use crate::disk::missing_mount::MissingMount;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir;
@@ -83,10 +82,7 @@ fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
         Ok(_) => "is not a directory".to_owned(),
         Err(error) if is_missing(&error) => {
             let nearest = nearest(directory).display();
-            let fix = match MissingMount::above(directory) {
-                Some(mount) => format!("{mount}; {}", mount.fix()),
-                None => "check the spelling, and whether a disk is not mounted".to_owned(),
-            };
+            let fix = "check the spelling, and whether a disk is not mounted";
             format!("does not exist; the nearest directory that exists is {nearest}: {fix}")
         }
         Err(error) => format!("cannot be looked at: {error}"),

@@ -13,12 +13,11 @@ use super::unapplied::{Change, changes};
 use crate::config::{self, ConfigError, Loaded, Sources};
 use crate::disk::layout::Layout;
 use crate::disk::runtime_dir;
-use crate::kubelet::root::{self, Host, KubeletRoot, RootSource};
+use crate::kubelet::root::{self, KubeletRoot};
 use crate::supervisor::saved_state::SavedState;
-use crate::systemd::{main_pids_of_kubelets, sandbox};
+use crate::systemd::sandbox;
 
-/// How long the files and directories of the configuration may take. Finding the kubelet's root
-/// directory alone may take 2 s.
+/// How long the files and directories of the configuration may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A configuration that can be read more than once.
@@ -51,9 +50,9 @@ impl Configuration {
     pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
         let mut loaded = config::load(&self.sources)?;
         if loaded.needs_kubelet_root() {
-            let known = self.root.borrow().clone();
-            let host = Host::new(Path::new("/proc"), main_pids_of_kubelets);
-            let root = root::find(&host, root_before(&self.runtime), known);
+            let known = self.root.borrow().as_ref().map(|root| root.path.clone());
+            let saved = || SavedState::kubelet_root(&runtime_dir::state(&self.runtime));
+            let root = root::find(Path::new("/"), known.or_else(saved));
             loaded.resolve_kubelet_root(root.path.clone(), root.why.to_string())?;
             self.root.replace(Some(root));
         }
@@ -119,14 +118,4 @@ async fn load_apart(args: &Args) -> Result<(Loaded, Layout, Vec<Change>), Exit> 
              its files, of registry_dir or of kubelet.registry_dir does not answer"
         ))),
     }
-}
-
-/// The root of the kubelet that last called a daemon with this runtime directory.
-fn root_before(runtime: &Path) -> Option<KubeletRoot> {
-    let (path, kubelet) = SavedState::kubelet_root(&runtime_dir::state(runtime))?;
-    let why = match kubelet.filter(|kubelet| kubelet.is_running()) {
-        Some(kubelet) => RootSource::Called { pid: kubelet.pid },
-        None => RootSource::Before,
-    };
-    Some(KubeletRoot { path, why })
 }

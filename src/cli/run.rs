@@ -13,7 +13,7 @@ use super::ndr::flags::NdrFlags;
 use crate::api::{control, http};
 use crate::config::{Loaded, Settings, Sources};
 use crate::disk::runtime_dir::{self, RuntimeDir, RuntimeError};
-use crate::kubelet::root::{KubeletRoot, RootSource};
+use crate::kubelet::root::KubeletRoot;
 use crate::os::task::Task;
 use crate::supervisor::{Order, Supervisor};
 use crate::systemd::sandbox;
@@ -101,11 +101,7 @@ fn log_root(root: Option<&KubeletRoot>) {
     };
     let root_dir = path.display();
     let words = format!("kubelet.root_dir is \"auto\", the registrar uses {root_dir}: {why}");
-    if matches!(why, RootSource::Disputed(_)) {
-        tracing::warn!(%root_dir, "{words}");
-    } else {
-        tracing::info!(%root_dir, "{words}");
-    }
+    tracing::info!(%root_dir, "{words}");
 }
 
 async fn serve(

@@ -17,7 +17,6 @@ use crate::cluster::report::{DriverReport, Report};
 use crate::cluster::verification::{Verification, VerificationError};
 use crate::config::NodeName;
 use crate::disk::runtime_dir::locate;
-use crate::systemd::main_pids_of_kubelets;
 
 /// The columns before what differs.
 const KEY: usize = 10;
@@ -59,7 +58,6 @@ async fn verify(args: &Args, options: &VerifyOptions) -> Result<(), Exit> {
         node_is_named: node.is_some(),
         node: OnceCell::new_with(node.or(cluster.node_name)),
         timeout: options.timeout,
-        main_pids: main_pids_of_kubelets,
         told: OnceCell::new(),
         reports: !options.no_report,
         say: print_error,

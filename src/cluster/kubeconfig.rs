@@ -19,8 +19,7 @@ use super::unasked::Unasked;
 use crate::disk::boot_file::is_own;
 use crate::disk::directory;
 use crate::disk::regular_file;
-use crate::kubelet::root::Host;
-use crate::kubelet::root::api_access::{ApiAccess, well_known};
+use crate::kubelet::api_access::{ApiAccess, well_known};
 
 /// The longest file that is read: a kubeconfig, a certificate, a key or a token.
 const LONGEST: u64 = 1 << 20;
@@ -34,11 +33,11 @@ const UNUSED_PROXY: &str = "http://unused.invalid";
 pub(crate) fn locate(
     named: Option<&Path>,
     access: &ApiAccess,
-    host: &Host,
+    proc: &Path,
 ) -> Result<PathBuf, Unasked> {
     let named = named.or(access.kubeconfig.as_deref()).map(Path::to_owned);
     named
-        .or_else(|| well_known(host))
+        .or_else(|| well_known(proc))
         .ok_or(Unasked::NoKubeconfig)
 }
 

@@ -24,8 +24,7 @@ use crate::config::NodeName;
 use crate::csi::query::DriverQuery;
 use crate::disk::reach::Reach;
 use crate::grpc::proto::control::{ClusterFinding, ClusterReport, Status};
-use crate::kubelet::root::Host;
-use crate::kubelet::root::api_access::ApiAccess;
+use crate::kubelet::api_access::ApiAccess;
 
 const NODES: &str = "/api/v1/nodes";
 const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
@@ -122,9 +121,9 @@ impl Verification {
 
     /// Finds the kubeconfig in another thread: a file system that hangs must not hold up the command.
     async fn access_apart(&self, status: &Status) -> Result<(PathBuf, ApiAccess), Unasked> {
-        let (named, main_pids) = (self.kubeconfig.clone(), self.main_pids);
+        let named = self.kubeconfig.clone();
         let called = status.kubelet.as_ref().and_then(|kubelet| kubelet.pid);
-        let search = spawn_blocking(move || access(named.as_deref(), main_pids, called));
+        let search = spawn_blocking(move || access(named.as_deref(), called));
         match timeout(self.timeout, search).await {
             // A thread ends without a result only when the process does.
             Ok(found) => found.unwrap_or(Err(Unasked::NoKubeconfig)),
@@ -257,18 +256,14 @@ async fn name_of_node(server: &ApiServer, access: &ApiAccess) -> Result<NodeName
 }
 
 /// The kubeconfig, and what the kubelet's command line says. May block.
-fn access(
-    named: Option<&Path>,
-    main_pids: fn() -> Vec<u32>,
-    called: Option<u32>,
-) -> Result<(PathBuf, ApiAccess), Unasked> {
-    let host = Host::new(Path::new("/proc"), main_pids);
-    let access = match ApiAccess::find(&host, called) {
+fn access(named: Option<&Path>, called: Option<u32>) -> Result<(PathBuf, ApiAccess), Unasked> {
+    let proc = Path::new("/proc");
+    let access = match ApiAccess::find(proc, called) {
         // Two kubelets are no matter for an operator who says which.
         Err(_) if named.is_some() => ApiAccess::default(),
         found => found?,
     };
-    let path = kubeconfig::locate(named, &access, &host)?;
+    let path = kubeconfig::locate(named, &access, proc)?;
     Ok((path, access))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::kubelet::root::api_access::{Dispute, WELL_KNOWN};
+use crate::kubelet::api_access::{Dispute, WELL_KNOWN};
 
 /// Why there is no answer of the API server to compare with.
 #[derive(Debug, Error)]

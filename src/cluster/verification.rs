@@ -38,8 +38,6 @@ pub(crate) struct Verification {
     /// From the command line or the settings, or else found out once in a run.
     pub(crate) node: OnceCell<NodeName>,
     pub(crate) timeout: Duration,
-    /// Asks systemd for the main processes of kubelets' units.
-    pub(crate) main_pids: fn() -> Vec<u32>,
     /// Asked for once in a run.
     pub(crate) told: OnceCell<Told>,
     /// The daemon is told what was found.

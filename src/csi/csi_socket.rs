@@ -52,9 +52,7 @@ fn check(path: &Path) -> Result<(), DriverError> {
 
 fn absent(path: &Path) -> DriverError {
     let socket = path.to_owned();
-    // The topmost directory that is missing.
-    let directories = path.ancestors().skip(1);
-    match directories.take_while(|path| !path.exists()).last() {
+    match directory::missing(directory::of(path)) {
         Some(missing) => DriverError::NoDirectory {
             socket,
             missing: missing.to_owned(),

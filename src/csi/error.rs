@@ -1,7 +1,7 @@
 //! Why a driver cannot be registered yet, in words for the operator.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use humantime::format_duration;
@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::query::NODE_GET_INFO;
 use super::trust::Exposure;
-use crate::disk::directory::LET_US_READ;
+use crate::disk::directory::{self, LET_US_READ, mount_question};
 use crate::disk::identity::Identity;
 use crate::disk::reach::Hung;
 use crate::disk::socket::SUN_PATH_MAX;
@@ -23,7 +23,12 @@ use crate::grpc::proto::control::Cause;
 pub(crate) enum DriverError {
     #[error("waiting for {}", .0.display())]
     Absent(PathBuf),
-    #[error("waiting for {}: {} is missing", .socket.display(), .missing.display())]
+    #[error(
+        "waiting for {}: {} is missing{}",
+        .socket.display(),
+        .missing.display(),
+        mount_question_above(.socket, .missing)
+    )]
     NoDirectory { socket: PathBuf, missing: PathBuf },
     #[error("{} is not a socket", .0.display())]
     NoSocket(PathBuf),
@@ -98,6 +103,16 @@ pub(crate) enum DriverError {
     Hung(Box<DriverError>),
     #[error("{} was removed", .0.display())]
     Removed(PathBuf),
+}
+
+/// The driver's own directory is created by the driver, and no mount is missing where it alone is.
+fn mount_question_above(socket: &Path, missing: &Path) -> String {
+    let is_own = missing == directory::of(socket);
+    if is_own {
+        String::new()
+    } else {
+        mount_question(missing)
+    }
 }
 
 impl DriverError {

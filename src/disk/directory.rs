@@ -95,6 +95,19 @@ pub(crate) fn nearest(path: &Path) -> &Path {
     above.find(|above| above.is_dir()).unwrap_or(Path::new("/"))
 }
 
+/// The topmost directory on the way to `path` that is missing, or `path` itself; none if `path` exists.
+pub(crate) fn missing(path: &Path) -> Option<&Path> {
+    let above = path.ancestors();
+    above.take_while(|above| !above.exists()).last()
+}
+
+/// Asks for the mount that may be missing, by the nearest directory that exists above the topmost directory
+/// that is missing. The root directory is always mounted, so that the missing directory counts there.
+pub(crate) fn mount_question(missing: &Path) -> String {
+    let nearest = missing.parent().filter(|above| above.parent().is_some());
+    format!(" (is {} mounted?)", nearest.unwrap_or(missing).display())
+}
+
 /// Device and inode of the file that the path leads to, which are the same under each of its paths.
 pub(crate) fn inode(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
@@ -120,6 +133,18 @@ mod tests {
         assert_eq!(mode(dir.path()), 0o700);
         fs::write(dir.path().join("file"), "").unwrap();
         assert!(make(&dir.path().join("file/x")).is_err());
+    }
+
+    #[test]
+    fn the_nearest_directory_that_exists_may_be_a_mount_point() {
+        let question = |missing: &str| mount_question(Path::new(missing));
+        assert_eq!(question("/vdata/storage"), " (is /vdata mounted?)");
+        // The root directory is mounted.
+        assert_eq!(question("/vdata"), " (is /vdata mounted?)");
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b/csi.sock");
+        assert_eq!(missing(&deep), Some(&*dir.path().join("a")));
+        assert_eq!(missing(dir.path()), None);
     }
 
     #[test]

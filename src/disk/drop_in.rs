@@ -6,8 +6,7 @@ const EXAMPLES: &str = "/usr/share/doc/node-storage-driver-registrar/examples";
 const DIRECTORY: &str = "/etc/systemd/system/node-storage-driver-registrar.service.d";
 
 /// Makes systemd use a drop-in that was added or changed.
-pub(crate) const APPLY: &str =
-    "systemctl daemon-reload && systemctl restart node-storage-driver-registrar";
+const APPLY: &str = "systemctl daemon-reload && systemctl restart node-storage-driver-registrar";
 
 /// An example drop-in; shown as its path in the packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +18,6 @@ pub(crate) const DRIVER_OF_ANOTHER_USER: DropIn = DropIn("driver-of-another-user
 pub(crate) const HTTP_TCP: DropIn = DropIn("http-tcp.conf");
 
 impl DropIn {
-    /// Its path once it is installed.
-    pub(crate) fn installed(self) -> String {
-        format!("{DIRECTORY}/{}", self.0)
-    }
-
     /// The commands that install it.
     pub(crate) fn install(self) -> String {
         format!("mkdir -p {DIRECTORY} && cp {self} {DIRECTORY}/ && {APPLY}")
@@ -45,7 +39,8 @@ mod tests {
         for drop_in in [DRIVER_OF_ANOTHER_USER, HTTP_TCP] {
             let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/examples/");
             let text = std::fs::read_to_string(format!("{examples}{}", drop_in.0)).unwrap();
-            assert!(text.contains(&drop_in.installed()), "{text}");
+            let installed = format!("{DIRECTORY}/{}", drop_in.0);
+            assert!(text.contains(&installed), "{text}");
             assert!(text.contains(APPLY), "{text}");
         }
     }

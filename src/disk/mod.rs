@@ -8,7 +8,6 @@ pub(crate) mod identity;
 pub(crate) mod layout;
 pub(crate) mod link;
 pub(crate) mod lock_file;
-pub(crate) mod missing_mount;
 pub(crate) mod mount_table;
 pub(crate) mod name;
 pub(crate) mod nesting;

@@ -10,7 +10,7 @@ use crate::config::DriverSettings;
 use crate::csi::error::DriverError;
 use crate::csi::query::{DriverQuery, NODE_GET_INFO};
 use crate::csi::trust::{Exposure, PIN, pinned_table};
-use crate::disk::directory;
+use crate::disk::directory::{self, mount_question};
 use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -154,6 +154,13 @@ fn diagnose(settings: &DriverSettings, error: &DriverError) -> Finding {
     let inspect = format!("ask the driver: node-storage-driver-registrar inspect {quoted}");
     let fault = |check, fix: &str| Finding::fault(check, error, fix);
     match error {
+        // The words are the same for every driver below it.
+        DriverError::NoDirectory { missing, .. } if missing != directory::of(path) => {
+            let (shown, question) = (missing.display(), mount_question(missing));
+            let found = format!("{shown} is missing{question}");
+            let fix = "mount its file system; or correct plugins_dir or csi_socket; or start the driver, if it creates the directory";
+            Finding::fault("csi.sock", found, fix)
+        }
         DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::Removed(_) => {
             fault(
                 "csi.sock",

@@ -40,6 +40,12 @@ impl Finding {
         }
     }
 
+    /// Both say the same, of whichever driver.
+    pub(crate) fn is_same_but_for_driver(&self, other: &Finding) -> bool {
+        let is_same_check = (self.level, self.check) == (other.level, other.check);
+        is_same_check && self.found == other.found && self.fix == other.fix
+    }
+
     pub(super) fn warning(check: Check, found: impl ToString, fix: impl ToString) -> Finding {
         Finding {
             level: Level::Warning,

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use super::sandbox::inside;
 use super::{Finding, Inputs};
-use crate::kubelet::root::{Host, KubeletRoot, Running, agreed, is_same, running};
+use crate::disk::directory;
+use crate::kubelet::process::{KubeletProcess, running};
 use crate::kubelet::start_sockets::StartSockets;
-use crate::systemd::main_pids_of_kubelets;
 
 const ROOT_DIR: &str = "kubelet root-dir";
 
 /// The kubelets in /proc, and the kubelet that listens below our root.
 pub(super) struct KubeletFindings {
     proc: PathBuf,
-    /// Kubelets whose root is believed come first.
-    found: Vec<Running>,
+    /// Kubelets that are believed come first.
+    found: Vec<KubeletProcess>,
     /// The process that sent Notify to the daemon. It is a kubelet that sees our link, whatever its
     /// name is.
     notified: Option<u32>,
@@ -25,13 +25,18 @@ pub(super) struct KubeletFindings {
     sockets: StartSockets,
 }
 
+/// Both paths lead to the same directory, whatever links are on the way.
+fn is_same(a: &Path, b: &Path) -> bool {
+    a == b || directory::is_same(a, b) == Some(true)
+}
+
 impl KubeletFindings {
     pub(super) fn find(inputs: &Inputs) -> KubeletFindings {
         let root = inputs.settings.kubelet_root().to_owned();
         let status = inputs.daemon.as_ref().ok();
         KubeletFindings {
             proc: inputs.proc.clone(),
-            found: running(&Host::new(&inputs.proc, main_pids_of_kubelets)),
+            found: running(&inputs.proc),
             notified: status.and_then(|status| status.kubelet.as_ref()?.pid),
             sockets: StartSockets::of(&root),
             root,
@@ -66,9 +71,9 @@ impl KubeletFindings {
     }
 
     /// The kubelet with our root.
-    fn ours(&self) -> Option<&Running> {
+    fn ours(&self) -> Option<&KubeletProcess> {
         let mut found = self.found.iter();
-        found.find(|kubelet| is_same(&kubelet.root.path, &self.root))
+        found.find(|kubelet| is_same(&kubelet.root(), &self.root))
     }
 
     /// The process of the kubelet with our root, as far as it is known: the process that sent Notify, the
@@ -85,34 +90,24 @@ impl KubeletFindings {
             return None;
         }
         let first = self.found.first()?;
-        let KubeletRoot { path, why } = &first.root;
-        let (theirs, ours) = (path.display(), self.root.display());
+        let KubeletProcess { pid, program, .. } = first;
+        let why = match first.named_root() {
+            Some(_) => "names it on its command line",
+            None => "names no other directory",
+        };
+        let root = first.root();
+        let (theirs, ours) = (root.display(), self.root.display());
         let mut found = format!(
-            "the kubelet's root directory is {theirs} ({why}), but kubelet.root_dir is {ours}"
+            "the kubelet's root directory is {theirs} ({program} (pid {pid}) {why}), but kubelet.root_dir is {ours}"
         );
         let mut fix = format!("set kubelet.root_dir = \"{theirs}\" and reload");
         if !first.is_believed {
             found = format!(
-                "a process in a container says: {found}; root_dir = \"auto\" believes no process in a container, because any pod can say so"
+                "a process with other mounts than the node's, such as in a container, says: {found}; any pod can say so"
             );
             fix = format!("if it is this node's kubelet, {fix}");
         }
         Some(Finding::fault(ROOT_DIR, found, fix))
-    }
-
-    /// Kubelets of the node name different roots, and none of them has sent Notify to the daemon.
-    pub(super) fn dispute(&self) -> Option<Finding> {
-        if self.notified.is_some() {
-            return None;
-        }
-        let believed = self.found.iter().filter(|kubelet| kubelet.is_believed);
-        let between = agreed(believed.map(|kubelet| kubelet.root.clone()).collect()).err()?;
-        let found = format!(
-            "kubelets with different root directories run: {between}; kubelet.root_dir is {}, and \"auto\" follows none of them",
-            self.root.display()
-        );
-        let fix = "set kubelet.root_dir to the root directory of the kubelet that runs the pods";
-        Some(Finding::warning(ROOT_DIR, found, fix))
     }
 
     /// The kubelet has its own root file system, without the link's target or without csi.sock.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::{Finding, Inputs, idle_directories, shared_cause};
-use crate::config::Settings;
+use super::{Finding, Inputs, idle_directories};
+use crate::disk::directory::{missing, mount_question};
 
 /// The kernel's defaults on a machine with little memory. Kubelets and log shippers use many.
 const INOTIFY_LIMITS: [(&str, u64); 2] = [("max_user_instances", 128), ("max_user_watches", 8192)];
@@ -15,13 +15,6 @@ const INOTIFY_LIMITS: [(&str, u64); 2] = [("max_user_instances", 128), ("max_use
 const EARLIEST: &str = "2025-01-01T00:00:00Z";
 /// Types that a confined kubelet and its containers may not use.
 const USELESS_LABELS: [&str; 4] = ["default_t", "unlabeled_t", "user_home_t", "mnt_t"];
-
-/// Checks that say why discovery finds no driver.
-const WHY_NO_DRIVERS: [&str; 3] = [
-    shared_cause::MOUNT,
-    shared_cause::PLUGINS_DIR,
-    idle_directories::CHECK,
-];
 
 /// `before` has the findings of the other checks.
 pub(super) fn check(
@@ -31,10 +24,10 @@ pub(super) fn check(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let settings = &inputs.settings;
-    // A directory that does not exist, or has no csi.sock, has said why.
-    let is_explained = |finding: &Finding| WHY_NO_DRIVERS.contains(&finding.check);
+    // A directory without a csi.sock says why discovery finds no driver.
+    let is_explained = |finding: &Finding| finding.check == idle_directories::CHECK;
     if drivers.is_empty() && !before.iter().any(is_explained) {
-        findings.push(no_drivers(settings));
+        findings.push(no_drivers(inputs));
     }
     let enforcing = fs::read_to_string("/sys/fs/selinux/enforce").is_ok_and(|on| on.trim() == "1");
     if enforcing {
@@ -46,9 +39,23 @@ pub(super) fn check(
     findings
 }
 
-fn no_drivers(settings: &Settings) -> Finding {
+fn no_drivers(
+    Inputs {
+        settings, reach, ..
+    }: &Inputs,
+) -> Finding {
+    let plugins_dir = &settings.plugins_dir;
+    if settings.discovery.enabled
+        && !reach.may_hang(plugins_dir)
+        && let Some(missing) = missing(plugins_dir)
+    {
+        let (shown, question) = (plugins_dir.display(), mount_question(missing));
+        let found = format!("{shown} does not exist{question}; discovery finds no driver");
+        let fix = "mount its file system, or set plugins_dir to the drivers' directory, or start the drivers, if they create it";
+        return Finding::warning("plugins_dir", found, fix);
+    }
     if settings.discovery.enabled {
-        let sockets = settings.plugins_dir.join("*/csi.sock");
+        let sockets = plugins_dir.join("*/csi.sock");
         let found = format!("no drivers: {} does not exist", sockets.display());
         let fix =
             "start a driver with its socket there, or set plugins_dir to the drivers' directory";

@@ -7,9 +7,7 @@ mod cluster;
 mod csi_socket;
 mod daemon;
 mod directories;
-mod file_systems;
 mod finding;
-mod http;
 mod idle_directories;
 mod inputs;
 mod kubelets;
@@ -19,10 +17,7 @@ mod notes;
 mod other_links;
 mod registration;
 mod sandbox;
-mod shared_cause;
 mod volumes;
-
-use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -77,19 +72,11 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
     let drivers = inputs.drivers();
     let mut node = sandbox::check(inputs);
     node.extend(directories::check(inputs, &kubelets));
-    node.extend(file_systems::check(inputs));
-    node.extend(kubelets.dispute());
     // Without its directories no driver gets any further, and each driver would repeat that.
     let is_blocked = has_fault(&node);
-    let mut findings = Vec::new();
-    let mut explained = BTreeSet::new();
-    for cause in shared_cause::find(inputs, &drivers) {
-        findings.push(cause.finding);
-        explained.extend(cause.drivers);
-    }
-    findings.extend(node);
+    let mut findings = node;
     if !is_blocked {
-        for id in drivers.difference(&explained) {
+        for id in &drivers {
             for mut finding in registration::check(inputs, &kubelets, id).await {
                 finding.driver = Some(id.clone());
                 findings.push(finding);
@@ -104,9 +91,8 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
         findings.push(daemon::no_answer(error));
     }
     findings.extend(idle_directories::check(inputs));
-    findings.extend(http::check(inputs).await);
-    findings.extend(notes::check(inputs, &findings));
     findings.extend(machine::check(inputs, &drivers, &findings));
+    findings.extend(notes::check(inputs, &findings));
     findings
 }
 

@@ -3,8 +3,8 @@
 //! A driver in another mount namespace mounts a volume successfully, and the kubelet gives the pod the empty
 //! directory below it.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::kubelets::KubeletFindings;
@@ -13,17 +13,12 @@ use crate::config::DriverSettings;
 use crate::disk::propagation::{Barrier, MountView, Propagation, propagation};
 use crate::disk::socket::{ListenerProbe, probe};
 use crate::os::peer::Peer;
-use crate::os::process::{
-    ContainerRuntime, container_runtime, described, service_above, service_in,
-};
+use crate::os::process::{described, service_in};
 use crate::os::text::quoted;
-use crate::systemd::mount_namespace::{NamespaceLine, ServiceFiles, namespace_lines};
 
 const CHECK: &str = "mount propagation";
 /// It listens on the socket of a driver that it starts on demand.
 const SYSTEMD: u32 = 1;
-/// The largest file of a unit that is read.
-const MOST_BYTES: u64 = 1 << 20;
 
 /// The process behind csi.sock and the kubelet's process, as /proc shows them.
 struct Comparison<'a> {
@@ -62,7 +57,7 @@ enum NotChecked {
 }
 
 /// Why no pod sees the volumes that the driver mounts. Without a kubelet, another check says so.
-pub(super) async fn check(
+pub(super) fn check(
     inputs: &Inputs,
     kubelets: &KubeletFindings,
     settings: &DriverSettings,
@@ -88,7 +83,7 @@ pub(super) async fn check(
         root,
     };
     match comparison.barriers() {
-        Ok(barriers) => comparison.finding(barriers).await,
+        Ok(barriers) => comparison.finding(barriers),
         Err(not_checked) => Some(not_checked.finding()),
     }
 }
@@ -173,7 +168,7 @@ impl Comparison<'_> {
         self.root.join("plugins/kubernetes.io/csi")
     }
 
-    async fn finding(&self, barriers: Barriers) -> Option<Finding> {
+    fn finding(&self, barriers: Barriers) -> Option<Finding> {
         let (level, path, barrier, effect): (fn(_, _, _) -> Finding, _, _, _) = match barriers {
             Barriers {
                 pods: Some(barrier),
@@ -205,12 +200,12 @@ impl Comparison<'_> {
         let found = format!(
             "{effect}: the driver, {driver}, and the kubelet, {kubelet}, are in different mount namespaces, and the kubelet does not see the mounts that the driver makes below {path}, because for the driver {barrier}; a driver that mounts through nsenter in the node's namespace, or behind a proxy that serves csi.sock, is not affected"
         );
-        Some(level(CHECK, found, self.fix().await))
+        Some(level(CHECK, found, self.fix()))
     }
 
     /// How to give both processes the same mounts. The process that is in the node's own namespace stays
     /// there.
-    async fn fix(&self) -> String {
+    fn fix(&self) -> String {
         let proc = &self.inputs.proc;
         // Without the right to look at process 1, our own namespace counts as the node's.
         let of_node = namespace(&self.process(SYSTEMD)).or_else(|| namespace(&proc.join("self")));
@@ -219,88 +214,21 @@ impl Comparison<'_> {
             true => (self.kubelet, "kubelet"),
             false => (self.driver, "driver"),
         };
-        let fix = match (container_runtime(proc, pid), service_in(proc, pid)) {
-            (Some(runtime), _) => self.container_fix(pid, name, runtime).await,
-            (None, Some(service)) => self.service_fix(&service).await,
-            (None, None) => format!(
-                "start the {name} in the node's own mount namespace, or with {} shared (rshared)",
-                self.root.display()
+        let root = self.root.display();
+        let volume = format!("-v {root}:{root}:rshared");
+        let fix = match service_in(proc, pid) {
+            Some(service) => {
+                let service = quoted(&service);
+                format!(
+                    "remove every directive that gives the {name} a mount namespace of its own, such as PrivateTmp= and ProtectSystem= (docs/troubleshooting.md has the list): systemctl cat {service}; or, if the service starts a container, start it with: {volume}; then: systemctl daemon-reload && systemctl restart {service}"
+                )
+            }
+            None => format!(
+                "run the container of the {name} with: {volume} (in a quadlet: Volume={root}:{root}:rshared); in its pod, set mountPropagation: Bidirectional for the volumeMount of {root}, which needs privileged: true"
             ),
         };
         format!("{fix}\nthen delete the pods that use its volumes: their directories stay empty")
     }
-
-    async fn container_fix(&self, pid: u32, name: &str, runtime: ContainerRuntime) -> String {
-        let root = self.root.display();
-        let volume = format!("{root}:{root}:rshared");
-        if runtime == ContainerRuntime::Kubelet {
-            return format!(
-                "in the pod of the {name}, set mountPropagation: Bidirectional for the volumeMount of {root}, which needs privileged: true"
-            );
-        }
-        let run = format!("run the container of the {name} with: -v {volume}");
-        let Some(service) = service_above(&self.inputs.proc, pid) else {
-            return run;
-        };
-        let files = ServiceFiles::of(&service).await;
-        match files.and_then(|files| files.source) {
-            Some(quadlet) => format!(
-                "in {}, write Volume={volume}; then: {}",
-                quadlet.display(),
-                restart(&service)
-            ),
-            None => format!("{run}; the service is {service}"),
-        }
-    }
-
-    async fn service_fix(&self, service: &str) -> String {
-        let restart = restart(service);
-        let Some(files) = ServiceFiles::of(service).await else {
-            return format!(
-                "remove the lines of {service} that make a mount namespace, such as PrivateMounts=, PrivateTmp= and ProtectSystem=: systemctl cat {}; then: {restart}",
-                quoted(service)
-            );
-        };
-        let paths = files.paths.into_iter();
-        let paths = paths.filter(|path| !self.inputs.reach.may_hang(path));
-        let read: Vec<(PathBuf, String)> = paths
-            .filter_map(|path| Some((path.clone(), read_unit(&path).ok()?)))
-            .collect();
-        let texts = read
-            .iter()
-            .map(|(path, text)| (path.as_path(), text.as_str()));
-        lines_fix(&namespace_lines(texts), service, &self.root)
-    }
-}
-
-/// Names every line, because a line that stays keeps the namespace.
-fn lines_fix(lines: &[NamespaceLine], service: &str, root: &Path) -> String {
-    let restart = restart(service);
-    if lines.is_empty() {
-        let root = root.display();
-        return format!(
-            "{restart}\nno line of its files makes a mount namespace now; if the finding remains, the program in ExecStart= makes it: run that with {root} shared, such as -v {root}:{root}:rshared for a container"
-        );
-    }
-    let edit = if lines.iter().any(NamespaceLine::is_packaged) {
-        let service = quoted(service);
-        format!(
-            "in a file of a package, do not remove a line: set it to \"no\", or a list to nothing, with: systemctl edit {service}\n"
-        )
-    } else {
-        String::new()
-    };
-    let listed: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    format!(
-        "remove these lines of {service}, each of which makes a mount namespace by itself:\n{listed}{edit}then: {restart}"
-    )
-}
-
-fn restart(service: &str) -> String {
-    format!(
-        "systemctl daemon-reload && systemctl restart {}",
-        quoted(service)
-    )
 }
 
 /// Both processes are in one mount namespace. Not known without the right to look at both.
@@ -311,47 +239,4 @@ fn is_same_namespace(a: &Path, b: &Path) -> bool {
 /// The mount namespace of the process with this directory in /proc; none if we may not look at it.
 fn namespace(process: &Path) -> Option<PathBuf> {
     fs::read_link(process.join("ns/mnt")).ok()
-}
-
-fn read_unit(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path)?.take(MOST_BYTES);
-    io::BufReader::new(file).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fix(files: &[(&str, &str)]) -> String {
-        let files = files.iter().map(|(path, text)| (Path::new(*path), *text));
-        let root = Path::new("/var/lib/kubelet");
-        lines_fix(&namespace_lines(files), "nfs.service", root)
-    }
-
-    #[test]
-    fn the_fix_names_every_line_that_keeps_the_namespace() {
-        let unit = "[Service]\nPrivateTmp=yes\n";
-        let drop_in = "[Service]\nProtectSystem=full\n";
-        let restart = "systemctl daemon-reload && systemctl restart nfs.service";
-        assert_eq!(
-            fix(&[("/etc/u/nfs.service", unit), ("/etc/u/x.conf", drop_in)]),
-            format!(
-                "remove these lines of nfs.service, each of which makes a mount namespace by itself:\n\
-                 /etc/u/nfs.service:2: PrivateTmp=yes\n\
-                 /etc/u/x.conf:2: ProtectSystem=full\n\
-                 then: {restart}"
-            )
-        );
-        let packaged = fix(&[("/usr/lib/systemd/system/nfs.service", unit)]);
-        assert!(
-            packaged.contains("systemctl edit nfs.service"),
-            "{packaged}"
-        );
-        // The operator has removed the lines, and not restarted the service.
-        let none = fix(&[("/etc/u/nfs.service", "[Service]\nPrivateTmp=no\n")]);
-        assert!(none.starts_with(restart), "{none}");
-        assert!(none.contains(":rshared"), "{none}");
-    }
 }

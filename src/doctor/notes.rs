@@ -1,6 +1,6 @@
 //! The daemon's own notes, except those that another check says with a better fix.
 
-use super::{Finding, Inputs, http, idle_directories};
+use super::{Finding, Inputs, idle_directories};
 
 const FIX: &str = "see journalctl -u node-storage-driver-registrar";
 
@@ -16,7 +16,6 @@ pub(super) fn check(inputs: &Inputs, findings: &[Finding]) -> Vec<Finding> {
 fn is_said(note: &str, findings: &[Finding]) -> bool {
     findings.iter().any(|finding| match finding.check {
         idle_directories::CHECK => idle_directories::is_note(note),
-        http::CHECK => http::is_note(note),
         _ => has_cause(note, finding),
     })
 }
@@ -47,12 +46,12 @@ mod tests {
 
     #[test]
     fn only_a_finding_about_the_same_cause_hides_a_note() {
-        let mount = "/v is not mounted, although line 1 of /etc/fstab has it: x";
-        let note = format!("registry_dir: {mount}; the mount will hide the sockets");
+        let missing = "/v/p does not exist (is /v mounted?)";
+        let note = format!("plugins_dir: {missing}, so that discovery finds no driver");
         let found = |check, found: &str| Finding::warning(check, found, "");
-        let below = format!("{mount}; below it: registry_dir");
-        assert!(is_said(&note, &[found("mount", &below)]));
-        assert!(is_said(mount, &[found("daemon", mount)]));
+        let words = format!("{missing}; discovery finds no driver");
+        assert!(is_said(&note, &[found("plugins_dir", &words)]));
+        assert!(is_said(missing, &[found("daemon", missing)]));
         let of_driver = |id: &str| Finding {
             driver: Some(id.to_owned()),
             ..found("plugin directory", "/p belongs to uid 7, not to root")
@@ -64,7 +63,7 @@ mod tests {
         for (words, note) in [
             ("not", "http is not served: the address is in use"),
             ("state.json", "cannot write /run/state.json: no space left"),
-            ("/v is not mounted", "registry_dir: /v is not mounted2"),
+            ("/v does not exist", "plugins_dir: /v does not exist2"),
         ] {
             assert!(!is_said(note, &[found("registered", words)]), "{note}");
         }

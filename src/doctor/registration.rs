@@ -38,7 +38,7 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
     let shown = inputs.shown().iter().find(|driver| driver.id == id);
     let findings = match ask(settings, !is_configured, shown, &inputs.reach).await {
         Ok(answer) => {
-            let mounts = mount_propagation::check(inputs, kubelets, settings).await;
+            let mounts = mount_propagation::check(inputs, kubelets, settings);
             let layout = inputs.settings.layout();
             let registration = Registration {
                 inputs,

@@ -1,19 +1,7 @@
-//! The kubelet's root directory, for `root_dir = "auto"`.
+//! The kubelet's root directory, for `root_dir = "auto"`: one of the well-known directories.
 //!
-//! This believes only what no pod can fake: the process that reported a registration; the process
-//! that listens on the pod-resources socket in a directory that only root can write to; and, by its
-//! command line or its configuration file, a process of the node itself or the main process of a
-//! kubelet's unit. If these disagree, or if none runs, the last known root stays. Without a last
-//! known root, it is the well-known directory that a kubelet has used.
+//! A kubelet with any other root has to be named. A command line proves nothing: any pod may have the same.
 
-#[cfg(feature = "cluster")]
-pub(crate) mod api_access;
-mod claim;
-mod host;
-
-pub(crate) use self::host::Host;
-
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -22,21 +10,23 @@ use super::start_sockets::StartSockets;
 use crate::disk::directory;
 
 /// The kubelet's own default.
-const DEFAULT: &str = "/var/lib/kubelet";
+pub(super) const DEFAULT: &str = "/var/lib/kubelet";
+pub(super) const OF_K0S: &str = "/var/lib/k0s/kubelet";
+pub(super) const OF_MICROK8S: &str = "/var/snap/microk8s/common/var/lib/kubelet";
 
 /// The directories of distributions, the most common first.
-const WELL_KNOWN: [&str; 6] = [
+const WELL_KNOWN: [&str; 7] = [
     DEFAULT,
-    "/var/lib/k0s/kubelet",
-    "/var/snap/microk8s/common/var/lib/kubelet",
+    OF_K0S,
+    OF_MICROK8S,
     "/opt/rke/var/lib/kubelet",
     "/var/vcap/data/kubelet",
     "/var/lib/rancher/k3s/agent/kubelet",
+    "/cm/local/apps/kubernetes/var/kubelet",
 ];
 
-/// The directories that a kubelet creates in its root when it starts. Drivers create `plugins`
-/// themselves.
-const MARKS: [&str; 2] = ["plugins_registry", "pod-resources"];
+/// Every kubelet creates it in its root when it starts. Drivers create `plugins` themselves.
+const REGISTRY: &str = "plugins_registry";
 
 /// A root directory, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,168 +35,146 @@ pub(crate) struct KubeletRoot {
     pub(crate) why: RootSource,
 }
 
-/// The reason for a choice, the strongest first. A kubelet proper is stronger than a program that
-/// contains a kubelet, and a statement is stronger than an assumption. `Error` gives each its
-/// words.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+/// The reason for a choice, the strongest first. `Error` gives each its words.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum RootSource {
-    /// The last kubelet that reported a registration, while it runs.
-    #[error("the kubelet that last called uses it and still runs (pid {pid})")]
-    Called { pid: u32 },
-    /// A flag of a running process.
-    #[error("{program} (pid {pid}) names it on its command line")]
-    Flag { pid: u32, program: String },
-    /// The configuration file of a running kubelet.
-    #[error("kubelet (pid {pid}) names it in {}", .file.display())]
-    ConfigFile { pid: u32, file: PathBuf },
-    /// A process listens on the pod-resources socket in it.
-    #[error("pid {pid} listens on pod-resources/kubelet.sock in it")]
-    Listens { pid: u32 },
-    /// A running kubelet that names no root.
-    #[error("kubelet (pid {pid}) names no other directory")]
-    Kubelet { pid: u32 },
-    /// A running program that contains a kubelet and names no root.
-    #[error("{program} (pid {pid}) names no other directory")]
-    Wrapper { pid: u32, program: String },
-    /// Two trusted processes disagree, in words.
-    #[error("kubelets disagree, so \"auto\" follows none of them: {0}")]
-    Disputed(String),
-    /// No kubelet runs. The last kubelet that called since the boot used it.
-    #[error("no kubelet runs; the kubelet that last called used it")]
-    Before,
-    /// No kubelet runs, but a kubelet has created this directory in it.
-    #[error("no kubelet runs; {0} exists in it")]
-    Marked(&'static str),
-    #[error("no kubelet runs, and no kubelet has used a well-known directory; this is the default")]
+    /// A process of root, or of our own user, listens on the pod-resources socket in it.
+    #[error("{} listens on pod-resources/kubelet.sock in it", process(*.pid))]
+    Served { pid: Option<u32> },
+    #[error("no kubelet listens in a well-known directory, and only this one has {REGISTRY}")]
+    OnlyRegistry,
+    #[error("no kubelet listens in a well-known directory, and this one was used last")]
+    LastKnown,
+    #[error("no kubelet has used a well-known directory; this is the default")]
     Default,
 }
 
-impl RootSource {
-    /// Sources of different tiers do not disagree: a statement is not compared with an assumption,
-    /// nor the default of a kubelet with the default of a program that contains one.
-    fn tier(&self) -> u32 {
-        match self {
-            RootSource::Kubelet { .. } => 1,
-            RootSource::Wrapper { .. } => 2,
-            _ => 0,
-        }
-    }
-}
-
-/// A process that calls itself a kubelet, and the root directory that it names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Running {
-    pub(crate) pid: u32,
-    pub(crate) root: KubeletRoot,
-    /// The process runs on the node itself, or is the main process of a kubelet's unit. Any other
-    /// process is in a container.
-    pub(crate) is_believed: bool,
-}
-
-/// The root directory of this node's kubelet. `called` is the root of the kubelet that last
-/// reported a registration, and `known` is the root that was chosen last. While no kubelet runs,
-/// that root stays: a guess is no better reason to move every driver.
-pub(crate) fn find(
-    host: &Host,
-    called: Option<KubeletRoot>,
-    known: Option<KubeletRoot>,
-) -> KubeletRoot {
-    let known = match called {
-        Some(root) if matches!(root.why, RootSource::Called { .. }) => return root,
-        called => known.or(called),
-    };
-    let believed = running(host)
-        .into_iter()
-        .filter(|running| running.is_believed);
-    let mut found: Vec<KubeletRoot> = believed.map(|running| running.root).collect();
-    // Well-known paths are below the directory of /proc, which is / except in tests.
-    let system = directory::of(host.proc);
-    found.extend(listening(system, known.as_ref(), host));
-    let agreed = agreed(found);
-    if let Ok(Some(root)) = agreed {
-        return root;
-    }
-    let mut root = known.unwrap_or_else(|| marked(system));
-    if let Err(between) = agreed {
-        root.why = RootSource::Disputed(between);
-    }
-    root
-}
-
-/// The root with the strongest source, if all sources of its tier name the same directory.
+/// The root directory of this node's kubelet; `known` is the one that was used last. Where several fit, the
+/// last known one is kept: another path, also to the same directory, would move every driver.
 ///
-/// # Errors
-/// Two that differ, in words.
-pub(crate) fn agreed(mut found: Vec<KubeletRoot>) -> Result<Option<KubeletRoot>, String> {
-    found.sort_by(|a, b| a.why.cmp(&b.why));
-    let mut found = found.into_iter();
-    let Some(first) = found.next() else {
-        return Ok(None);
+/// Well-known paths are below `system`, which is / except in tests.
+pub(crate) fn find(system: &Path, known: Option<PathBuf>) -> KubeletRoot {
+    let place = |root: &str| system.join(root.trim_start_matches('/'));
+    let mut roots = WELL_KNOWN;
+    roots.sort_by_key(|root| known.as_deref() != Some(Path::new(root)));
+    let served = roots.iter().find_map(|root| {
+        let listener = StartSockets::of(&place(root)).listener()?;
+        let why = RootSource::Served { pid: listener.pid };
+        listener.is_trusted().then_some((PathBuf::from(root), why))
+    });
+    let only_registry = || {
+        let registries = roots.map(|root| (root, place(root).join(REGISTRY)));
+        let mut used = registries.iter().filter(|(_, registry)| registry.is_dir());
+        let (root, first) = used.next()?;
+        let is_only = used.all(|(_, other)| directory::is_same(first, other) == Some(true));
+        is_only.then(|| (PathBuf::from(root), RootSource::OnlyRegistry))
     };
-    let other = found
-        .find(|other| other.why.tier() == first.why.tier() && !is_same(&other.path, &first.path));
-    match other {
-        None => Ok(Some(first)),
-        Some(other) => {
-            let words = |root: &KubeletRoot| format!("{} ({})", root.path.display(), root.why);
-            Err(format!("{} and {}", words(&first), words(&other)))
-        }
-    }
-}
-
-/// Both paths lead to the same directory, whatever links are on the way.
-pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
-    a == b || directory::is_same(a, b) == Some(true)
-}
-
-/// The processes that call themselves kubelets: trusted processes first, and each group by the
-/// strength of its source.
-pub(crate) fn running(host: &Host) -> Vec<Running> {
-    let entries = fs::read_dir(host.proc).inspect_err(|error| {
-        tracing::warn!(%error, directory = %host.proc.display(), "cannot look for a running kubelet");
-    });
-    let mut found: Vec<Running> = entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| Running::of(host, pid))
-        .collect();
-    found.sort_by(|a, b| a.root.why.cmp(&b.root.why));
-    found.sort_by_key(|running| !running.is_believed);
-    found
-}
-
-/// The roots with a process that listens on the kubelet's pod-resources socket. Only well-known
-/// roots count, because a pod could listen in a volume of its own and name that as its root. Only
-/// processes of the node itself count, because a pod could have a well-known root as a volume.
-fn listening(system: &Path, known: Option<&KubeletRoot>, host: &Host) -> Vec<KubeletRoot> {
-    let well_known = WELL_KNOWN.map(|path| (PathBuf::from(path), below(system, path)));
-    let known = known.map(|root| (root.path.clone(), root.path.clone()));
-    let found = well_known.into_iter().chain(known);
-    let found = found.filter_map(|(path, place)| {
-        let listener = StartSockets::of(&place).listener()?;
-        let pid = listener.pid.filter(|pid| host.believes(*pid))?;
-        let why = RootSource::Listens { pid };
-        listener.is_trusted().then_some(KubeletRoot { path, why })
-    });
-    found.collect()
-}
-
-/// The root that a kubelet has used, or else the default.
-fn marked(system: &Path) -> KubeletRoot {
-    let used = WELL_KNOWN.iter().find_map(|root| {
-        let has = |mark: &&&str| below(system, root).join(mark).is_dir();
-        let mark = MARKS.iter().find(has)?;
-        Some((*root, RootSource::Marked(mark)))
-    });
-    let (path, why) = used.unwrap_or((DEFAULT, RootSource::Default));
-    let path = path.into();
+    let (path, why) = served
+        .or_else(only_registry)
+        .or_else(|| known.map(|root| (root, RootSource::LastKnown)))
+        .unwrap_or_else(|| (DEFAULT.into(), RootSource::Default));
     KubeletRoot { path, why }
 }
 
-fn below(system: &Path, path: &str) -> PathBuf {
-    system.join(path.trim_start_matches('/'))
+fn process(pid: Option<u32>) -> String {
+    pid.map_or("a process".to_owned(), |pid| format!("pid {pid}"))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A system with directories of the test's choice.
+    struct System(TempDir);
+
+    impl System {
+        fn new() -> System {
+            System(tempfile::tempdir().unwrap())
+        }
+
+        fn place(&self, path: &str) -> PathBuf {
+            self.0.path().join(path.trim_start_matches('/'))
+        }
+
+        fn with(self, directory: &str) -> System {
+            fs::create_dir_all(self.place(directory)).unwrap();
+            self
+        }
+
+        fn listen(&self, root: &str) -> UnixListener {
+            let directory = self.place(root).join("pod-resources");
+            fs::create_dir_all(&directory).unwrap();
+            UnixListener::bind(directory.join("kubelet.sock")).unwrap()
+        }
+
+        fn find(&self, known: Option<&str>) -> (String, RootSource) {
+            let KubeletRoot { path, why } = find(self.0.path(), known.map(PathBuf::from));
+            (path.display().to_string(), why)
+        }
+    }
+
+    fn served() -> RootSource {
+        let pid = Some(std::process::id());
+        RootSource::Served { pid }
+    }
+
+    #[test]
+    fn each_well_known_directory_is_found_by_its_listener_and_by_its_plugins_registry() {
+        for root in WELL_KNOWN {
+            let system = System::new().with(&format!("{root}/plugins_registry"));
+            let found = (root.to_owned(), RootSource::OnlyRegistry);
+            assert_eq!(system.find(Some("/known")), found);
+            let system = System::new();
+            let _listener = system.listen(root);
+            assert_eq!(system.find(Some("/known")), (root.to_owned(), served()));
+            // Drivers make this one.
+            let system = System::new().with(&format!("{root}/plugins"));
+            assert_eq!(system.find(None), (DEFAULT.to_owned(), RootSource::Default));
+        }
+    }
+
+    #[test]
+    fn a_listener_counts_more_than_directories_and_the_last_known_of_two_is_kept() {
+        let system = System::new()
+            .with("/var/lib/kubelet/plugins_registry")
+            .with("/var/lib/k0s/kubelet/plugins_registry");
+        let known = |root: &str| (root.to_owned(), RootSource::LastKnown);
+        assert_eq!(system.find(Some("/known")), known("/known"));
+        assert_eq!(system.find(Some(OF_K0S)), known(OF_K0S));
+        assert_eq!(system.find(None).1, RootSource::Default);
+        let _k0s = system.listen(OF_K0S);
+        assert_eq!(system.find(None), (OF_K0S.to_owned(), served()));
+        assert_eq!(system.find(Some(DEFAULT)), (OF_K0S.to_owned(), served()));
+        let _default = system.listen(DEFAULT);
+        assert_eq!(system.find(None), (DEFAULT.to_owned(), served()));
+        assert_eq!(system.find(Some(OF_K0S)), (OF_K0S.to_owned(), served()));
+    }
+
+    #[test]
+    fn a_socket_without_a_listener_is_no_kubelet() {
+        let system = System::new().with("/var/lib/kubelet/plugins_registry");
+        drop(system.listen(OF_K0S));
+        assert_eq!(system.find(None).1, RootSource::OnlyRegistry);
+        assert_eq!(system.find(None).0, DEFAULT);
+    }
+
+    /// k0s recommends such a link for drivers that know only the default.
+    #[test]
+    fn two_paths_to_one_directory_are_one_and_the_last_known_path_stays() {
+        let system = System::new()
+            .with("/var/lib/k0s/kubelet/plugins_registry")
+            .with("/var/lib");
+        symlink(system.place(OF_K0S), system.place(DEFAULT)).unwrap();
+        let only = |root: &str| (root.to_owned(), RootSource::OnlyRegistry);
+        assert_eq!(system.find(None), only(DEFAULT));
+        assert_eq!(system.find(Some(OF_K0S)), only(OF_K0S));
+        let _kubelet = system.listen(OF_K0S);
+        assert_eq!(system.find(Some(OF_K0S)), (OF_K0S.to_owned(), served()));
+    }
+}

@@ -21,15 +21,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const SERVICE: &str = ".service";
 const PROC: &str = "/proc";
 
-/// The program that made the container of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContainerRuntime {
-    /// The kubelet, through containerd or CRI-O.
-    Kubelet,
-    Podman,
-    Docker,
-}
-
 /// A process, told apart from every later process with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Process {
@@ -119,32 +110,6 @@ pub(crate) fn service(pid: u32) -> Option<String> {
 /// The same, as this proc file system shows it.
 pub(crate) fn service_in(proc: &Path, pid: u32) -> Option<String> {
     own_service(&cgroup(proc, pid)?).map(printable)
-}
-
-/// The service that a process belongs to, or that the control group of its container is below, as for a
-/// quadlet.
-pub(crate) fn service_above(proc: &Path, pid: u32) -> Option<String> {
-    let cgroup = cgroup(proc, pid)?;
-    let unit = unit(&cgroup).filter(|unit| unit.ends_with(SERVICE));
-    unit.map(printable)
-}
-
-/// The program that made the container of a process; none if its control group does not show a container.
-pub(crate) fn container_runtime(proc: &Path, pid: u32) -> Option<ContainerRuntime> {
-    runtime(&cgroup(proc, pid)?)
-}
-
-fn runtime(cgroup: &str) -> Option<ContainerRuntime> {
-    let mut marks = [
-        // Before the others: the kubelet may use Docker.
-        ("/kubepods", ContainerRuntime::Kubelet),
-        ("/libpod-", ContainerRuntime::Podman),
-        ("/docker-", ContainerRuntime::Docker),
-        ("/docker/", ContainerRuntime::Docker),
-    ]
-    .into_iter();
-    let (_, runtime) = marks.find(|(mark, _)| cgroup.contains(mark))?;
-    Some(runtime)
 }
 
 fn cgroup(proc: &Path, pid: u32) -> Option<String> {
@@ -273,51 +238,13 @@ mod tests {
             nested,
             of_user,
             "0::/system.slice/containerd.service/kubepods-pod1:cri:9f\n",
+            "0::/system.slice/nfs.service/libpod-payload-9f\n",
         ] {
             assert_eq!(own_service(inner), None, "{inner}");
         }
         for none in ["", "0::/\n", "0::/docker/9f\n", "garbage"] {
             assert_eq!(unit(none), None, "{none}");
         }
-    }
-
-    #[test]
-    fn the_control_group_tells_which_program_made_a_container() {
-        for (cgroup, made_by) in [
-            (
-                "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-9f.scope\n",
-                Some(ContainerRuntime::Kubelet),
-            ),
-            (
-                "0::/kubepods/besteffort/pod1/docker/9f\n",
-                Some(ContainerRuntime::Kubelet),
-            ),
-            (
-                "0::/system.slice/nfs.service/libpod-payload-9f\n",
-                Some(ContainerRuntime::Podman),
-            ),
-            (
-                "0::/machine.slice/libpod-9f.scope/container\n",
-                Some(ContainerRuntime::Podman),
-            ),
-            (
-                "0::/system.slice/docker-9f.scope\n",
-                Some(ContainerRuntime::Docker),
-            ),
-            ("4:memory:/docker/9f\n", Some(ContainerRuntime::Docker)),
-            ("0::/system.slice/docker.service\n", None),
-            ("0::/system.slice/nfs.service\n", None),
-        ] {
-            assert_eq!(runtime(cgroup), made_by, "{cgroup}");
-        }
-        let proc = tempfile::tempdir().unwrap();
-        let process = proc.path().join("7");
-        fs::create_dir(&process).unwrap();
-        let quadlet = "0::/system.slice/nfs.service/libpod-payload-9f\n";
-        fs::write(process.join("cgroup"), quadlet).unwrap();
-        assert_eq!(service_in(proc.path(), 7), None);
-        let above = service_above(proc.path(), 7);
-        assert_eq!(above.as_deref(), Some("nfs.service"));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl DepartureCause {
 impl Supervisor {
     /// The directory of a discovered driver is gone. Without plugins_dir itself, such as a disk that is
     /// not mounted, the driver is away but has not left.
-    pub(super) fn directory_gone(&mut self, key: RunnerKey, is_mounted: bool) {
+    pub(super) fn directory_gone(&mut self, key: RunnerKey, has_plugins_dir: bool) {
         let now = self.now();
         let Some(runner) = self.runners.get_mut(&key) else {
             return;
@@ -79,7 +79,7 @@ impl Supervisor {
         let directory = self.discovery.directory.as_ref();
         let plugin = directory.map(|directory| directory.join(&*runner.id));
         let is_link = plugin.is_some_and(|path| !self.reach.may_hang(&path) && exists(&path));
-        if record.withdrawn_by_hand || !is_mounted || is_link {
+        if record.withdrawn_by_hand || !has_plugins_dir || is_link {
             return self.directory_stays(key);
         }
         let (id, patience) = (&runner.id, patience(runner.settings.withdraw_after));

@@ -9,7 +9,7 @@ use super::saved_state::Origin;
 use super::{DriverId, Input, Runner, RunnerKey, Subject, Supervisor, Timer, send};
 use crate::config::csi_socket;
 use crate::csi::discover::{Discoverable, IdleDirectory, exists, plugins};
-use crate::disk::directory::{self, inode};
+use crate::disk::directory;
 use crate::os::clock::Moment;
 use crate::os::task::Task;
 use crate::os::text::enumerated;
@@ -32,8 +32,6 @@ pub(super) struct Discovery {
     discoverable: Discoverable,
     /// Directories without a csi.sock so far.
     candidates: BTreeMap<DriverId, Candidate>,
-    /// The device that the directory was on when its drivers were there.
-    device: Option<u64>,
     /// What is wrong with the directory, in words.
     trouble: Option<String>,
     /// Since when a look at a directory that may hang has not ended.
@@ -136,7 +134,6 @@ impl Supervisor {
         }
         let is_enabled = self.settings.discovery.enabled;
         let directory = is_enabled.then(|| self.settings.plugins_dir.clone());
-        let device = before.device.filter(|_| before.directory == directory);
         for (key, runner) in &mut self.runners {
             let Some(departure) = &runner.departure else {
                 continue;
@@ -154,7 +151,6 @@ impl Supervisor {
             self.watcher.follow_children(directory, &Subject::Plugins);
         }
         self.discovery.directory = directory;
-        self.discovery.device = device;
         self.discovery.discoverable = Discoverable::of(&self.settings);
     }
 
@@ -177,7 +173,6 @@ impl Supervisor {
         let Some(directory) = self.discovery.directory.clone() else {
             return;
         };
-        self.plugins_mount.look(&directory, &self.reach);
         if self.reach.may_hang(&directory) {
             self.discovery.looked_since.get_or_insert(now);
             let (reach, path) = (self.reach.clone(), directory.clone());
@@ -229,15 +224,15 @@ impl Supervisor {
                 return;
             }
         };
-        let is_named = there.is_some() || self.plugins_mount.is_missing();
-        self.discovery.trouble = (!is_named).then(|| {
+        let exists = there.is_some();
+        self.discovery.trouble = (!exists).then(|| {
+            let question = directory::missing(directory).map(directory::mount_question);
+            let question = question.unwrap_or_default();
             format!(
-                "plugins_dir: {shown} does not exist, so that discovery finds no driver: create it, or mount its file system, or set discovery.enabled = false"
+                "plugins_dir: {shown} does not exist{question}, so that discovery finds no driver: create it, or mount its file system, or set discovery.enabled = false"
             )
         });
-        let exists = there.is_some();
         let mut there = there.unwrap_or_default();
-        let is_mounted = exists && self.is_where_drivers_were(directory, &there);
         let candidates = self.discovery.candidates.keys();
         let emptied = candidates.filter(|id| !there.contains(*id)).cloned();
         let emptied: Vec<DriverId> = emptied.collect();
@@ -247,7 +242,7 @@ impl Supervisor {
         let is_gone =
             |runner: &Runner| runner.origin == Origin::Discovery && !there.contains(&runner.id);
         for key in self.keys_where(is_gone) {
-            self.directory_gone(key, is_mounted);
+            self.directory_gone(key, exists);
         }
         there.retain(|id| self.discovers(id));
         let runners = self.runners.iter();
@@ -260,26 +255,6 @@ impl Supervisor {
                 None => self.look_at_candidate(&id),
             }
         }
-    }
-
-    /// plugins_dir is on the file system on which its drivers were, and no mount is missing. Otherwise a
-    /// directory that is not there is away with its file system, and its driver has not left.
-    fn is_where_drivers_were(&mut self, directory: &Path, there: &BTreeSet<DriverId>) -> bool {
-        if self.plugins_mount.is_missing() {
-            return false;
-        }
-        if self.reach.may_hang(directory) {
-            return true;
-        }
-        let now = inode(directory).map(|(device, _)| device);
-        let is_there =
-            |runner: &Runner| runner.origin != Origin::Discovery || there.contains(&runner.id);
-        if self.runners.values().all(is_there) {
-            self.discovery.device = now;
-        }
-        self.discovery
-            .device
-            .is_none_or(|before| now == Some(before))
     }
 
     /// Looks whether a directory has become a driver's.

@@ -11,13 +11,12 @@ use tokio::time::sleep;
 
 use super::runner::Runners;
 use super::saved_state::Counts;
-use super::{DriverId, ExpectedMount, Input, Names, RunnerKey, Work, WorkQueue, send};
+use super::{DriverId, Input, Names, RunnerKey, Work, WorkQueue, send};
 use crate::disk::identity::Identity;
 use crate::disk::layout::Layout;
 use crate::disk::link::LinkPlace;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
-use crate::disk::reach::Reach;
 use crate::disk::reg_socket::SocketPlace;
 use crate::disk::removals::Removals;
 use crate::disk::socket::{ListenerProbe, probe};
@@ -55,8 +54,6 @@ pub(super) struct Disk<'a> {
     pub(super) layout: &'a Layout,
     pub(super) names: &'a mut Names,
     pub(super) removals: &'a mut Removals,
-    pub(super) registry_mount: &'a mut ExpectedMount,
-    pub(super) reach: &'a Reach,
     pub(super) queue: &'a mut WorkQueue,
     pub(super) sender: &'a mpsc::UnboundedSender<Input>,
 }
@@ -109,8 +106,6 @@ impl Disk<'_> {
                 }
                 self.files.owner_watch = None;
                 self.names.claim(name, self.key, self.id);
-                self.registry_mount
-                    .look_if_changed(self.layout.registry_dir(), self.reach);
                 Ok(identity)
             }
             // A driver that held the name still holds it.

@@ -8,7 +8,6 @@ mod cluster_word;
 mod commands;
 mod departure;
 mod discovery;
-mod expected_mount;
 mod files;
 mod inputs;
 mod lost_drivers;
@@ -35,7 +34,6 @@ use tokio::time::{Instant, sleep_until};
 
 use self::discovery::Discovery;
 pub(crate) use self::discovery::IDLE_FIX;
-use self::expected_mount::ExpectedMount;
 use self::files::in_use;
 use self::inputs::{Input, send};
 use self::names::Names;
@@ -116,8 +114,6 @@ pub(crate) struct Supervisor {
     kubelets: KnownKubelets,
     discovery: Discovery,
     removals: Removals,
-    registry_mount: ExpectedMount,
-    plugins_mount: ExpectedMount,
     state_file: StateFile,
     board: StatusBoard,
     notifier: Notifier,
@@ -162,8 +158,6 @@ impl Supervisor {
             timers: Timers::default(),
             discovery: Discovery::default(),
             removals: Removals::default(),
-            registry_mount: ExpectedMount::of_registry_dir(),
-            plugins_mount: ExpectedMount::of_plugins_dir(),
             state_file: StateFile::new(runtime),
             board: StatusBoard::default(),
             notifier: Notifier::new(),

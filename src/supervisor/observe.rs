@@ -41,8 +41,6 @@ impl Supervisor {
     fn look_at_everything(&mut self) {
         self.removals
             .remove_uncovered(in_use(&self.runners, &self.layout));
-        self.registry_mount
-            .look(self.layout.registry_dir(), &self.reach);
         self.look_at_kubelet_directory();
         self.look_at_start_sockets();
         for (key, runner) in &mut self.runners {

@@ -16,7 +16,6 @@ use crate::driver::Record;
 use crate::kubelet::known::KnownKubelets;
 use crate::kubelet::watched::Watched;
 use crate::os::boot;
-use crate::os::process::Process;
 
 /// Raised when an older program could no longer read the file.
 const FORMAT: u32 = 1;
@@ -167,11 +166,9 @@ impl SavedState {
     }
 
     /// The root directory of the kubelet that last told an earlier run of this boot, or this run, how
-    /// a registration went, and its process.
-    pub(crate) fn kubelet_root(path: &Path) -> Option<(PathBuf, Option<Process>)> {
-        let state = SavedState::peek(path)?;
-        let kubelet = state.watched.and_then(|watched| watched.by);
-        Some((state.called_in?, kubelet))
+    /// a registration went.
+    pub(crate) fn kubelet_root(path: &Path) -> Option<PathBuf> {
+        SavedState::peek(path)?.called_in
     }
 
     /// What the file says, for a command that changes nothing. A file that cannot be trusted counts as

@@ -216,14 +216,16 @@ impl Runner {
 impl Supervisor {
     /// The daemon itself, for the snapshot.
     pub(super) fn daemon(&self) -> Daemon {
-        let [problems, risks] = self.notes();
+        let problems = self.problems();
+        // The operator declared the driver: a risk that was chosen, and no problem.
+        let notes = problems.iter().cloned().chain(self.exposed()).collect();
         Daemon {
             ready: self.ready,
             kubelet: Kubelet {
                 registry_dir: text(self.layout.kubelet_dir()),
                 pid: self.kubelets.last_caller().map(|kubelet| kubelet.pid),
             },
-            notes: [problems.clone(), risks].concat(),
+            notes,
             problems,
             config_refused: self.troubles.refusal.is_some(),
             config_accepted: self.config_accepted,
@@ -232,10 +234,8 @@ impl Supervisor {
         }
     }
 
-    /// What is wrong with the daemon itself, whatever the state of the drivers.
-    ///
-    /// First the problems that an operator has to act on, then the risks that the operator has chosen.
-    fn notes(&self) -> [Vec<String>; 2] {
+    /// What is wrong with the daemon itself, whatever the state of the drivers, and an operator has to act on.
+    fn problems(&self) -> Vec<String> {
         let unwatched = self.watcher.unwatched_paths().next().map(|directory| {
             format!(
                 "inotify does not watch {}, so that changes are looked for every second",
@@ -251,19 +251,8 @@ impl Supervisor {
             self.state_file.trouble(),
             self.discovery.trouble(self.now()),
             self.discovery.idle_note(),
-            self.registry_mount.problem(),
-            self.plugins_mount.problem(),
         ];
-        // The operator declared the driver.
-        let risks = [
-            self.exposed(),
-            self.registry_mount.risk(),
-            self.plugins_mount.risk(),
-        ];
-        [
-            problems.into_iter().flatten().collect(),
-            risks.into_iter().flatten().collect(),
-        ]
+        problems.into_iter().flatten().collect()
     }
 
     /// The state in one line, for systemd.

@@ -18,7 +18,6 @@ use super::volume_looks::Asking;
 use super::{Order, Supervisor};
 use crate::api::command::ClientCommand;
 use crate::config::{self, Overrides, Settings, Sources};
-use crate::disk::directory::inode;
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -189,33 +188,39 @@ async fn reloads_do_not_keep_a_driver_whose_directory_is_gone() {
     goes_after_five_minutes(4).await;
 }
 
-/// An unmounted mount point is an empty directory, which says nothing about the drivers on the disk. A
-/// reload does not change that.
+/// An unmounted mount point is an empty directory. A driver without volumes is away for no longer than any
+/// other whose directory is gone; a reload does not change that.
 #[tokio::test(start_paused = true)]
-async fn a_driver_stays_when_its_file_system_is_away() {
+async fn a_driver_whose_file_system_is_away_stays_for_five_minutes_and_while_its_volumes_are_in_use()
+ {
     let dir = tempfile::tempdir().unwrap();
+    let volumes = KubeletVolumes::below(dir.path().join("kubelet"));
+    let volume = volumes.pod("pod-1", "pvc-1", ID, "handle-1");
     let (disk, plugins) = (dir.path().join("disk"), dir.path().join("plugins"));
+    let mount_point = dir.path().join("mount-point");
     fs::create_dir_all(disk.join(ID)).unwrap();
+    fs::create_dir(&mount_point).unwrap();
     symlink(&disk, &plugins).unwrap();
     let mut supervisor = Departed::below(dir.path()).await.supervisor;
     supervisor.finish_turn();
-    let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-    let devices = [&disk, elsewhere.path()].map(|path| inode(path).unwrap().0);
-    assert_ne!(devices[0], devices[1], "both are on one file system");
-    let mut lead_to = async |target: &Path| {
+    let mut lead_to = async |target: &Path, seconds: u64| {
         fs::remove_file(&plugins).unwrap();
         symlink(target, &plugins).unwrap();
         supervisor.look_at_plugins();
         supervisor.reload(&NodeVolumes::default()).unwrap();
-        advance(Duration::from_secs(600)).await;
+        advance(Duration::from_secs(seconds)).await;
         supervisor.wake();
-        looked_at_volumes(&mut supervisor).await;
+        if supervisor.volume_looks.is_looking() {
+            looked_at_volumes(&mut supervisor).await;
+        }
         runner(&supervisor, ID).is_some()
     };
-    assert!(lead_to(elsewhere.path()).await, "taken off the node");
-    assert!(lead_to(&disk).await);
-    fs::remove_dir(disk.join(ID)).unwrap();
-    assert!(!lead_to(&disk).await, "kept although its directory is gone");
+    assert!(lead_to(&mount_point, 600).await, "its volumes are in use");
+    assert!(lead_to(&disk, 600).await);
+    volume.remove();
+    assert!(lead_to(&mount_point, 290).await, "early");
+    assert!(lead_to(&disk, 600).await);
+    assert!(!lead_to(&mount_point, 600).await, "late");
 }
 
 /// Its disk is not mounted, and the link to it leads nowhere.

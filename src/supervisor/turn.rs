@@ -129,8 +129,6 @@ impl Supervisor {
             layout: &self.layout,
             names: &mut self.names,
             removals: &mut self.removals,
-            registry_mount: &mut self.registry_mount,
-            reach: &self.reach,
             queue: &mut self.queue,
             sender: &self.sender,
         };

@@ -3,17 +3,11 @@
 pub(crate) mod job;
 pub(crate) mod journal;
 pub(crate) mod log;
-mod main_pid;
-pub(crate) mod mount_namespace;
-pub(crate) mod network_sandbox;
 pub(crate) mod notify;
 pub(crate) mod sandbox;
 mod systemctl;
-mod unit_properties;
 
 use std::env;
-
-pub(crate) use self::main_pid::main_pids_of_kubelets;
 
 /// systemd runs this process: it gave us a socket for notifications, or it names our pid as the
 /// process that it started.

@@ -3,6 +3,7 @@
 //! The daemon refuses such a configuration: it would wait for ever for a socket that it cannot see.
 //! It looks at the mounts that systemd made for this process, whatever the unit says.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,12 +11,13 @@ use std::path::Path;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::unit_properties::{UNIT, UnitProperties};
+use super::systemctl::{SYSTEMCTL, Systemctl, SystemctlError, in_time};
 use crate::config::{Listen, RootDir, Settings};
 
+/// The unit that the packages install.
+const UNIT: &str = "node-storage-driver-registrar.service";
 /// The directives that keep directories from the daemon, or give them back.
-const DIRECTIVES: &str =
-    "ProtectHome,ProtectSystem,PrivateTmp,InaccessiblePaths,ReadWritePaths,BindPaths";
+const DIRECTIVES: &str = "--property=LoadState,ProtectHome,ProtectSystem,PrivateTmp,InaccessiblePaths,ReadWritePaths,BindPaths";
 
 /// What to do about a directory that the sandbox keeps from the daemon.
 const FIX: &str = "use another directory, or change the unit with a drop-in";
@@ -74,7 +76,11 @@ pub(crate) fn of_this_process(settings: &Settings) -> Result<(), Kept> {
 /// Whether the unit of this host, with its drop-ins, would leave the daemon every directory of these
 /// settings. None if systemd does not run or does not know the unit.
 pub(crate) async fn of_the_unit(settings: &Settings) -> Option<Result<(), Kept>> {
-    let directives = Directives(UnitProperties::of(UNIT, DIRECTIVES).await?);
+    let asked = in_time(Directives::ask(SYSTEMCTL)).await;
+    let directives = asked.unwrap_or_else(|error| {
+        tracing::debug!(%error, "cannot ask systemd for the sandbox of the unit");
+        None
+    })?;
     let hides = |directory: &str| directives.hide(directory);
     let locks = |path: &Path| directives.lock(path) || is_read_only(path);
     Some(Kept::unless_empty(complaints(
@@ -83,12 +89,26 @@ pub(crate) async fn of_the_unit(settings: &Settings) -> Option<Result<(), Kept>>
 }
 
 /// The directives of the unit that [`of_this_process`] would notice.
-struct Directives(UnitProperties);
+struct Directives(BTreeMap<String, String>);
 
 impl Directives {
+    /// As systemd has loaded the unit with its drop-ins; none if it has not. An older systemd leaves out the
+    /// directives that it does not know.
+    async fn ask(systemctl: Systemctl<'_>) -> Result<Option<Directives>, SystemctlError> {
+        let answer = systemctl.ask(&["show", DIRECTIVES, "--", UNIT]).await?;
+        let pairs = answer.lines().filter_map(|line| line.split_once('='));
+        let values = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let directives = Directives(values.collect());
+        Ok((directives.value("LoadState") == "loaded").then_some(directives))
+    }
+
+    fn value(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
     /// The paths of a list such as `-/tmp -/var/tmp`, or `/a:/b:rbind` of BindPaths=.
     fn paths(&self, name: &str) -> impl Iterator<Item = &Path> {
-        self.0.value(name).split_whitespace().map(|entry| {
+        self.value(name).split_whitespace().map(|entry| {
             let entry = entry.trim_start_matches(['-', '+']);
             Path::new(entry.split(':').nth(1).unwrap_or(entry))
         })
@@ -96,15 +116,15 @@ impl Directives {
 
     fn hide(&self, directory: &str) -> bool {
         let by_switch = match directory {
-            "/tmp" | "/var/tmp" => self.0.value("PrivateTmp") == "yes",
-            _ => self.0.value("ProtectHome") == "yes",
+            "/tmp" | "/var/tmp" => self.value("PrivateTmp") == "yes",
+            _ => self.value("ProtectHome") == "yes",
         };
         let mut inaccessible = self.paths("InaccessiblePaths");
         by_switch || inaccessible.any(|path| path == Path::new(directory))
     }
 
     fn lock(&self, path: &Path) -> bool {
-        let is_covered = match self.0.value("ProtectSystem") {
+        let is_covered = match self.value("ProtectSystem") {
             "full" | "strict" => true,
             "yes" => !path.starts_with("/etc"),
             _ => false,
@@ -197,15 +217,13 @@ fn is_read_only(path: &Path) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::systemctl::Systemctl;
     use super::super::systemctl::tests::script;
     use super::*;
 
     /// What a unit with these directives would keep from the daemon; none if it is not loaded.
     async fn kept(settings: &Settings, shown: &str) -> Option<Vec<String>> {
         let (_dir, path) = script(&format!("printf '%s\\n' {shown}"));
-        let asked = UnitProperties::ask(Systemctl(&path), UNIT, DIRECTIVES).await;
-        let directives = Directives(asked.unwrap()?);
+        let directives = Directives::ask(Systemctl(&path)).await.unwrap()?;
         let hides = |directory: &str| directives.hide(directory);
         let locks = |path: &Path| directives.lock(path);
         Some(complaints(settings, "the unit", hides, locks))

@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, UnixListener};
 use super::caller::Caller;
 use crate::config::Listen;
 use crate::disk::directory;
+use crate::disk::drop_in::HTTP_TCP;
 use crate::disk::identity::Identity;
 use crate::disk::obstacle::Obstacle;
 use crate::disk::reg_socket::SocketPlace;
@@ -25,8 +26,6 @@ use crate::disk::replace::remove;
 /// Every user of the node may read the pages: they change nothing and contain no secret, and Prometheus
 /// and its exporters do not run as root. A directory with a narrower mode keeps other users out.
 const MODE: u32 = 0o666;
-
-const SANDBOX: &str = "; the sandbox of the unit allows no TCP: add the drop-in /usr/share/doc/node-storage-driver-registrar/examples/http-tcp.conf, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\"";
 
 /// A listening socket. Removes the file of a Unix socket when it is dropped.
 pub(super) enum Listener {
@@ -49,7 +48,7 @@ pub(super) enum ListenError {
     Address {
         address: SocketAddr,
         source: io::Error,
-        hint: &'static str,
+        hint: String,
     },
     #[error(transparent)]
     Place(#[from] Obstacle),
@@ -151,8 +150,14 @@ fn refused(address: SocketAddr, source: io::Error) -> ListenError {
     ListenError::Address {
         address,
         source,
-        hint: if is_sandboxed { SANDBOX } else { "" },
+        hint: is_sandboxed.then(sandbox_hint).unwrap_or_default(),
     }
+}
+
+fn sandbox_hint() -> String {
+    format!(
+        "; the sandbox of the unit allows no TCP: add the drop-in {HTTP_TCP}, or use http.listen = \"unix:/run/node-storage-driver-registrar/http.sock\""
+    )
 }
 
 impl Drop for Listener {
@@ -168,7 +173,6 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::drop_in::HTTP_TCP;
 
     #[test]
     fn a_link_in_the_sockets_place_does_not_open_another_file_to_all() {

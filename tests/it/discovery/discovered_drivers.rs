@@ -82,7 +82,11 @@ fn a_plugins_dir_that_is_missing_is_a_problem_of_the_node() {
     scene.registrar.succeed(&["status", "--strict"]);
     let away = scene.node.root().join("away");
     fs::rename(&plugins, &away).unwrap();
-    let missing = format!("plugins_dir: {} does not exist", plugins.display());
+    let missing = format!(
+        "plugins_dir: {} does not exist (is {} mounted?), so that",
+        plugins.display(),
+        plugins.parent().unwrap().display()
+    );
     eventually("its absence is noted", SOON, || {
         let notes = scene.registrar.status().unwrap().notes;
         notes.iter().any(|note| note.starts_with(&missing))

@@ -4,7 +4,6 @@ mod filesystem_errors;
 mod foreign_files;
 mod layout_change;
 mod leftovers;
-mod missing_mount;
 pub(crate) mod ndr_process;
 mod nested_registry;
 mod obstacles;

@@ -86,8 +86,23 @@ fn names_the_missing_directory_and_follows_as_each_is_created() {
     scene.registrar.start();
     for missing in ["deep", "deep/er", "deep/er/still"] {
         let directory = node_path(&scene, missing);
-        let words = format!("{} is missing", directory.display());
-        scene.reason(NAME, "waiting-for-driver", &words);
+        let question = match missing {
+            // The driver creates its own directory.
+            "deep/er/still" => String::new(),
+            _ => format!(" (is {} mounted?)", directory.parent().unwrap().display()),
+        };
+        let words = format!(
+            "{}: {} is missing{question}",
+            path.display(),
+            directory.display()
+        );
+        let is_said = |reason: &str| reason.ends_with(&words);
+        scene
+            .registrar
+            .wait_driver("it is said", NAME, SOON, |driver| {
+                driver.reason.as_deref().is_some_and(is_said)
+            });
+        scene.phase(NAME, "waiting-for-driver");
         fs::create_dir(&directory).unwrap();
     }
     let words = format!("waiting for {}", path.display());

@@ -2,10 +2,8 @@
 
 mod directories;
 mod driver;
-mod file_systems;
 mod kubelet;
 mod mount_propagation;
-mod mounts;
 mod permissions;
 
 use std::fs;

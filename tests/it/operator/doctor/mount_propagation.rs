@@ -118,6 +118,7 @@ fn a_driver_in_a_sandbox_is_a_fault_that_says_where_the_data_goes() {
     first_is(&output, CHECK, &pods);
     first_is(&output, CHECK, "(nfsplugin, nfs.service)");
     first_is(&output, CHECK, "a driver that mounts through nsenter");
+    fixed_by(&output, "systemctl cat nfs.service");
     fixed_by(&output, "systemctl restart nfs.service");
     fixed_by(&output, "delete the pods that use its volumes");
     assert_eq!(only(&findings(&output), CHECK)["driver"], NAME);

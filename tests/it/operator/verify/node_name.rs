@@ -1,7 +1,9 @@
 //! The name of the node: from the command line, the configuration, the API server, the kubelet or the host.
 
+use std::process::Command;
+
 use bed::scene::reason;
-use bed::{Node, skipped};
+use bed::{Container, Node, skipped};
 use nix::unistd::gethostname;
 
 use super::{NODE, Stage, run};
@@ -59,6 +61,42 @@ fn a_running_kubelet_names_its_kubeconfig_and_its_node() {
     stage.verify(&["--node", NODE]).ends_with(0);
     drop((running, other));
     run(&mut command).ends_with(69);
+}
+
+/// Root in a container can call its process kubelet and name any file: in its own pid namespace, as pods do, or
+/// in the node's (hostPID), or with the node's files and its own mounts.
+#[test]
+fn no_process_in_a_container_names_the_kubeconfig() {
+    if !Container::can_be_had() {
+        return;
+    }
+    let _alone = alone();
+    let stage = Stage::set();
+    let view = |name: &str| Container::new(stage.scene.node.root().join(name));
+    let mut own_mounts = Command::new("unshare");
+    own_mounts.args(["--mount", "bash"]);
+    let containers = [
+        view("pod").with_own_pids().command("bash"),
+        view("host-pid").command("bash"),
+        own_mounts,
+    ];
+    let other = "--kubeconfig=/nonexistent/other.conf";
+    let contained = containers.map(|container| Impostor::within(container, other));
+    // As under the shipped unit, which may not read other processes' files.
+    let asked = stage.scene.registrar.command("verify");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .arg(asked.get_program())
+        .args(asked.get_args())
+        .arg("--json");
+    run(&mut command).ends_with(69).says("kubeconfig");
+    let own = format!("--kubeconfig={}", stage.kubeconfig.display());
+    let _own = Impostor::with_flags(&[own]);
+    let verdict = run(&mut command);
+    verdict.ends_with(0);
+    assert_eq!(verdict.report["node"], NODE);
+    drop(contained);
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Contender {
             Contender::Peer(program) => {
                 let peer = |name: &String| {
                     let runtime_dir = node.runtime_dir().join(name);
-                    let registry_dir = node.kubelet_registry_dir();
+                    let registry_dir = node.plugins_registry();
                     SidecarProcess::new(
                         program,
                         &node.csi_socket(name),

@@ -38,7 +38,7 @@ impl Scene {
     /// Their directories are there, and nothing runs yet.
     pub(crate) fn new(contender: &Contender, drivers: usize, more: &str) -> Scene {
         let node = Node::below(Path::new(BASE), contender.layout());
-        node.make_kubelet_registry_dir();
+        node.make_plugins_registry();
         let runtime = tempfile::tempdir_in(IN_MEMORY).expect("there is a file system in memory");
         fs::remove_dir(node.runtime_dir())
             .and_then(|()| symlink(runtime.path(), node.runtime_dir()))

@@ -58,8 +58,8 @@ pub(crate) async fn check(args: &Args) -> Result<(), Exit> {
     report += &plan(settings, &layout);
     report += &discovery(settings, &plugins, &reach);
     if let Some(why) = &loaded.root_found {
-        let registry_dir = settings.kubelet.registry_dir.display();
-        report += &format!("kubelet.root_dir is \"auto\": links go to {registry_dir}; {why}\n");
+        let plugins_registry = settings.kubelet.plugins_registry.display();
+        report += &format!("kubelet.root_dir is \"auto\": links go to {plugins_registry}; {why}\n");
     }
     report += &compare(args, settings, &layout, &plugins, &reach).await;
     print(&report)?;

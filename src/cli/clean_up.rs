@@ -43,8 +43,8 @@ pub(crate) async fn clean_up(args: &Args) -> Result<(), Exit> {
     // A volume below any of these directories counts: the configuration may have changed since the last run.
     let mut roots = Vec::new();
     if let Some(state) = SavedState::load(&runtime_dir::state(&path)) {
-        let kubelet_dir = state.layout.as_ref().map(Layout::kubelet_dir);
-        roots.extend(kubelet_dir.map(|registry| directory::of(registry).to_owned()));
+        let plugins_registry = state.layout.as_ref().map(Layout::plugins_registry);
+        roots.extend(plugins_registry.map(|registry| directory::of(registry).to_owned()));
         roots.extend(state.called_in);
         layouts.extend(state.layout);
         let saved = state.drivers.into_values();

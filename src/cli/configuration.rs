@@ -115,7 +115,7 @@ async fn load_apart(args: &Args) -> Result<(Loaded, Layout, Vec<Change>), Exit> 
         Ok(loaded) => loaded.map_err(Exit::failed)?,
         Err(_) => Err(Exit::Failed(format!(
             "the configuration was not read within {PATIENCE:?}: a file system on the path of \
-             its files, of registry_dir or of kubelet.registry_dir does not answer"
+             its files, of registry_dir or of kubelet.plugins_registry does not answer"
         ))),
     }
 }

@@ -16,7 +16,7 @@ const REREAD: Duration = Duration::from_secs(1);
 /// How long the message of a timeout waits for a last look at the configuration.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-const UNREAD: &str = "the configuration on disk has not been read yet: a file system on the path of its files, of registry_dir or of kubelet.registry_dir does not answer";
+const UNREAD: &str = "the configuration on disk has not been read yet: a file system on the path of its files, of registry_dir or of kubelet.plugins_registry does not answer";
 
 /// Why the wait goes on, as of the last look.
 struct Missing {

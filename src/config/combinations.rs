@@ -37,8 +37,8 @@ fn too_deep(loaded: &Loaded, layout: &Layout) -> Vec<Problem> {
     let shortest = DriverName::parse("x").expect("a letter follows the rules for names");
     let kubelet = &loaded.settings.kubelet;
     let (key, dir) = match &kubelet.root_dir {
-        RootDir::Path(root) if !registry_dir_is_given(loaded) => ("root_dir", root),
-        _ => ("registry_dir", &kubelet.registry_dir),
+        RootDir::Path(root) if !plugins_registry_is_given(loaded) => ("root_dir", root),
+        _ => ("plugins_registry", &kubelet.plugins_registry),
     };
     let socket = layout.socket(&shortest);
     let link = layout.link(&shortest);
@@ -68,9 +68,9 @@ fn long_names(loaded: &Loaded, layout: &Layout) -> impl Iterator<Item = Problem>
 /// driver twice.
 fn nested(loaded: &Loaded) -> Option<Problem> {
     let settings = &loaded.settings;
-    let (ours, kubelets) = (&settings.registry_dir, &settings.kubelet.registry_dir);
+    let (ours, kubelets) = (&settings.registry_dir, &settings.kubelet.plugins_registry);
     // With root_dir = "auto", this runs again when the root directory is found.
-    let is_known = registry_dir_is_given(loaded) || !loaded.needs_kubelet_root();
+    let is_known = plugins_registry_is_given(loaded) || !loaded.needs_kubelet_root();
     if !is_known || !lies_below(ours, kubelets) {
         return None;
     }
@@ -79,7 +79,7 @@ fn nested(loaded: &Loaded) -> Option<Problem> {
         false => "leads",
     };
     let reason = format!(
-        "{verb} below {} (kubelet.registry_dir), and the kubelet registers every socket that it \
+        "{verb} below {} (kubelet.plugins_registry), and the kubelet registers every socket that it \
          finds below that directory; use a directory outside it, or the same directory",
         kubelets.display()
     );
@@ -91,8 +91,8 @@ fn nested(loaded: &Loaded) -> Option<Problem> {
     ))
 }
 
-fn registry_dir_is_given(loaded: &Loaded) -> bool {
-    let key = Key::of(&["kubelet", "registry_dir"]);
+fn plugins_registry_is_given(loaded: &Loaded) -> bool {
+    let key = Key::of(&["kubelet", "plugins_registry"]);
     loaded.origins.contains_key(&key)
 }
 

@@ -94,7 +94,7 @@ impl Loaded {
                 Provenance::Found(origin.clone(), why.clone())
             }
             (Some(origin), ..) => Provenance::Set(origin.clone()),
-            (None, ["kubelet", "registry_dir"], _) => Provenance::Derived("kubelet.root_dir"),
+            (None, ["kubelet", "plugins_registry"], _) => Provenance::Derived("kubelet.root_dir"),
             (None, ["kubelet", "sees_registry_as"], _) => Provenance::Derived("registry_dir"),
             (None, ["drivers", _, "csi_socket"], _) => {
                 Provenance::Derived("plugins_dir and the id")

@@ -82,7 +82,7 @@ pub struct KubeletSettings {
     /// Where the link goes. While `root_dir` is `Auto` and no layer sets this key, it is the
     /// directory under `/var/lib/kubelet`; `Loaded::resolve_kubelet_root` corrects it.
     #[serde(with = "value")]
-    pub registry_dir: PathBuf,
+    pub plugins_registry: PathBuf,
     /// Our `registry_dir` as the kubelet sees it: the directory of the link's target.
     #[serde(with = "value")]
     pub sees_registry_as: PathBuf,
@@ -92,7 +92,7 @@ impl Default for KubeletSettings {
     fn default() -> Self {
         Self {
             root_dir: RootDir::Path(PathBuf::from(KUBELET_ROOT)),
-            registry_dir: Path::new(KUBELET_ROOT).join(PLUGINS_REGISTRY),
+            plugins_registry: Path::new(KUBELET_ROOT).join(PLUGINS_REGISTRY),
             sees_registry_as: PathBuf::from(REGISTRY_DIR),
         }
     }
@@ -244,18 +244,18 @@ impl Settings {
 
     /// The kubelet's root directory. Before the daemon has found it, the parent of its registry.
     pub fn kubelet_root(&self) -> &Path {
-        let registry_dir = &self.kubelet.registry_dir;
+        let plugins_registry = &self.kubelet.plugins_registry;
         match &self.kubelet.root_dir {
             RootDir::Path(root) => root,
-            RootDir::Auto => registry_dir.parent().unwrap_or(registry_dir),
+            RootDir::Auto => plugins_registry.parent().unwrap_or(plugins_registry),
         }
     }
 
     /// Where a kubelet may have its pods: its root directory, and the parent of a registry that is named by itself.
     pub(crate) fn kubelet_roots(&self) -> Vec<PathBuf> {
-        let registry_dir = &self.kubelet.registry_dir;
-        let is_usual = registry_dir.ends_with(PLUGINS_REGISTRY);
-        let parent = registry_dir.parent().filter(|_| is_usual);
+        let plugins_registry = &self.kubelet.plugins_registry;
+        let is_usual = plugins_registry.ends_with(PLUGINS_REGISTRY);
+        let parent = plugins_registry.parent().filter(|_| is_usual);
         let mut roots = vec![self.kubelet_root().to_owned()];
         roots.extend(
             parent
@@ -268,7 +268,7 @@ impl Settings {
     /// Where sockets and links go.
     pub(crate) fn layout(&self) -> Layout {
         let kubelet = &self.kubelet;
-        let (links, seen_as) = (&kubelet.registry_dir, &kubelet.sees_registry_as);
+        let (links, seen_as) = (&kubelet.plugins_registry, &kubelet.sees_registry_as);
         Layout::new(&self.registry_dir, links, seen_as)
     }
 
@@ -277,9 +277,9 @@ impl Settings {
         let is_set = |path: &[&str]| origins.contains_key(&Key::of(path));
         let kubelet = &mut self.kubelet;
         if let RootDir::Path(root) = &kubelet.root_dir
-            && !is_set(&["kubelet", "registry_dir"])
+            && !is_set(&["kubelet", "plugins_registry"])
         {
-            kubelet.registry_dir = root.join(PLUGINS_REGISTRY);
+            kubelet.plugins_registry = root.join(PLUGINS_REGISTRY);
         }
         if !is_set(&["kubelet", "sees_registry_as"]) {
             kubelet.sees_registry_as.clone_from(&self.registry_dir);

@@ -19,7 +19,7 @@ const REG_SOCK: &str = "-reg.sock";
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Layout {
     registry_dir: PathBuf,
-    kubelet_dir: PathBuf,
+    plugins_registry: PathBuf,
     /// `registry_dir` as the kubelet sees it.
     seen_as: PathBuf,
     /// Both directories are the same. The socket then has a hidden name, which the kubelet ignores.
@@ -39,12 +39,12 @@ pub(crate) struct TooLong {
 }
 
 impl Layout {
-    pub(crate) fn new(registry_dir: &Path, kubelet_dir: &Path, seen_as: &Path) -> Layout {
+    pub(crate) fn new(registry_dir: &Path, plugins_registry: &Path, seen_as: &Path) -> Layout {
         Layout {
             registry_dir: registry_dir.to_owned(),
-            kubelet_dir: kubelet_dir.to_owned(),
+            plugins_registry: plugins_registry.to_owned(),
             seen_as: seen_as.to_owned(),
-            one_directory: is_one(registry_dir, kubelet_dir),
+            one_directory: is_one(registry_dir, plugins_registry),
         }
     }
 
@@ -54,8 +54,8 @@ impl Layout {
     }
 
     /// The directory of the links. It is the kubelet's, and the registrar never creates it.
-    pub(crate) fn kubelet_dir(&self) -> &Path {
-        &self.kubelet_dir
+    pub(crate) fn plugins_registry(&self) -> &Path {
+        &self.plugins_registry
     }
 
     /// The directory of the sockets as the kubelet sees it.
@@ -70,10 +70,10 @@ impl Layout {
     /// A mount or a link can make one directory of two, or two of one, at any time. Until the next load of the
     /// configuration nothing is put there: a link could replace its own socket, or lead nowhere.
     pub(crate) fn holds(&self) -> Result<(), Obstacle> {
-        let is_one = directory::is_same(&self.registry_dir, &self.kubelet_dir);
+        let is_one = directory::is_same(&self.registry_dir, &self.plugins_registry);
         match is_one.is_none_or(|is_one| is_one == self.one_directory) {
             true => Ok(()),
-            false => Err(Obstacle::OtherLayout(self.kubelet_dir.clone())),
+            false => Err(Obstacle::OtherLayout(self.plugins_registry.clone())),
         }
     }
 
@@ -82,7 +82,7 @@ impl Layout {
     }
 
     pub(crate) fn link(&self, name: &DriverName) -> PathBuf {
-        self.kubelet_dir.join(format!("{name}{REG_SOCK}"))
+        self.plugins_registry.join(format!("{name}{REG_SOCK}"))
     }
 
     /// The socket and the link of a driver.
@@ -138,7 +138,9 @@ impl Layout {
     /// Where a link is made before it is renamed over an old link: beside the kubelet's directory,
     /// on the same file system, but where the kubelet does not look.
     pub(crate) fn link_stage(&self) -> &Path {
-        self.kubelet_dir.parent().unwrap_or(&self.kubelet_dir)
+        self.plugins_registry
+            .parent()
+            .unwrap_or(&self.plugins_registry)
     }
 
     /// Both the socket and the link must fit into sun_path: the registrar binds the socket, and the
@@ -175,7 +177,7 @@ mod tests {
                 "/v/registry"
             }
             .into(),
-            kubelet_dir: "/k/plugins_registry".into(),
+            plugins_registry: "/k/plugins_registry".into(),
             seen_as: "/seen".into(),
             one_directory,
         }
@@ -257,7 +259,7 @@ mod tests {
         let mut layout = layout(false);
         let name = DriverName::parse(&"x".repeat(63)).unwrap();
         assert_eq!(layout.check(&name), Ok(()));
-        layout.kubelet_dir = Path::new("/").join("k".repeat(40));
+        layout.plugins_registry = Path::new("/").join("k".repeat(40));
         let refused = layout.check(&name).unwrap_err();
         assert_eq!(refused.length, 1 + 40 + 1 + 63 + REG_SOCK.len());
         assert!(refused.to_string().contains("114 bytes"), "{refused}");

@@ -78,7 +78,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
     let booted = LazyCell::new(boot::began);
     let is_old = |path: &Path| booted.is_some_and(|booted| was_there_before(booted, path));
     let mut swept = Swept::default();
-    for entry in entries(layout.kubelet_dir()) {
+    for entry in entries(layout.plugins_registry()) {
         let link = entry.path();
         if ours.kept.contains(&link) {
             continue;
@@ -118,7 +118,7 @@ pub(crate) fn sweep(layout: &Layout, ours: &Ours) -> Swept {
         layout.socket_stage(),
         layout.link_stage(),
         layout.registry_dir(),
-        layout.kubelet_dir(),
+        layout.plugins_registry(),
     ]);
     for entry in stages.into_iter().flat_map(entries) {
         let path = entry.path();
@@ -136,7 +136,7 @@ pub(crate) fn linked_since_boot(
     names: &BTreeSet<DriverName>,
 ) -> BTreeSet<DriverName> {
     let booted = LazyCell::new(boot::began);
-    let linked = entries(layout.kubelet_dir())
+    let linked = entries(layout.plugins_registry())
         .into_iter()
         .filter_map(|entry| {
             let link = entry.path();
@@ -273,7 +273,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let registry = dir.path().join("registry");
         let layout = Layout::new(&registry, &dir.path().join("kubelet"), &registry);
-        fs::create_dir(layout.kubelet_dir()).unwrap();
+        fs::create_dir(layout.plugins_registry()).unwrap();
         let name = DriverName::parse("a.test").unwrap();
         let link = layout.link(&name);
         symlink(layout.target(&name), &link).unwrap();

@@ -55,8 +55,12 @@ fn own_words(status: &Status, difference: &str) -> Vec<Finding> {
 /// A directory or a socket for which the daemon uses another path than this configuration.
 fn difference(settings: &Settings, status: &Status) -> Option<String> {
     let layout = settings.layout();
-    let links = &status.kubelet.as_ref()?.registry_dir;
-    let links = ("creates links in", links, layout.kubelet_dir().to_owned());
+    let links = &status.kubelet.as_ref()?.plugins_registry;
+    let links = (
+        "creates links in",
+        links,
+        layout.plugins_registry().to_owned(),
+    );
     let sockets = status.drivers.iter().flat_map(|driver| {
         let ours = settings.driver(&driver.id).csi_socket;
         let csi_socket = ("waits for", &driver.csi_socket, ours);

@@ -28,13 +28,17 @@ pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding>
         let fix = |exposure: &Exposure, _: &Path| exposure.fix("ID");
         findings.extend(exposed(&sockets, &inputs.reach, fix));
     }
-    let kubelet_dir = &settings.kubelet.registry_dir;
-    match look("kubelet directory", kubelet_dir, " and restart the kubelet") {
+    let plugins_registry = &settings.kubelet.plugins_registry;
+    match look(
+        "kubelet directory",
+        plugins_registry,
+        " and restart the kubelet",
+    ) {
         Ok(fault) => findings.extend(fault),
-        Err(_) => findings.push(kubelets.why_no_directory(kubelet_dir)),
+        Err(_) => findings.push(kubelets.why_no_directory(plugins_registry)),
     }
-    if kubelet_dir.is_dir() {
-        findings.extend(owner(kubelet_dir));
+    if plugins_registry.is_dir() {
+        findings.extend(owner(plugins_registry));
     }
     findings
 }

@@ -26,7 +26,7 @@ struct Served<'a> {
 
 pub(super) fn check(inputs: &Inputs) -> Vec<Finding> {
     let served: Vec<Served<'_>> = inputs.shown().iter().filter_map(Served::of).collect();
-    let directory = &inputs.settings.kubelet.registry_dir;
+    let directory = &inputs.settings.kubelet.plugins_registry;
     if served.is_empty() || inputs.reach.may_hang(directory) {
         return Vec::new();
     }

@@ -66,8 +66,7 @@ impl Registration<'_> {
     /// How far has the daemon come with the driver?
     fn finding(&self, shown: Option<&Driver>) -> Option<Finding> {
         if let Err(too_long) = self.layout.check(&self.answer.name) {
-            let fix =
-                "shorten registry_dir or kubelet.registry_dir, or give the driver a shorter name";
+            let fix = "shorten registry_dir or kubelet.plugins_registry, or give the driver a shorter name";
             return Some(Finding::fault("path length", too_long, fix));
         }
         if let Err(error) = &self.inputs.daemon {

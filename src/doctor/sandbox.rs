@@ -22,7 +22,8 @@ pub(super) fn check(inputs: &Inputs) -> Vec<Finding> {
             .collect();
     };
     let root = inputs.proc.join(pid.to_string()).join("root");
-    let written = [&settings.registry_dir, &settings.kubelet.registry_dir].map(PathBuf::as_path);
+    let written =
+        [&settings.registry_dir, &settings.kubelet.plugins_registry].map(PathBuf::as_path);
     let sockets = settings.drivers.values();
     let read = sockets.filter_map(|driver| driver.csi_socket.parent());
     // A file system that hangs would block the doctor here; the check of its driver reports it.

@@ -124,7 +124,7 @@ impl Supervisor {
         self.kubelets.told(self.now());
         let root = self.settings.kubelet_root();
         // With a directory that is named by itself, nothing tells of the root.
-        if self.layout.kubelet_dir().starts_with(root) {
+        if self.layout.plugins_registry().starts_with(root) {
             self.kubelets.called_in = Some(root.to_owned());
         }
         if let Some(kubelet) = kubelet {

@@ -145,7 +145,7 @@ impl Supervisor {
         let reach = Reach::now();
         let (sender, inputs) = mpsc::unbounded_channel();
         Supervisor {
-            kubelets: KnownKubelets::new(settings.kubelet_root(), layout.kubelet_dir()),
+            kubelets: KnownKubelets::new(settings.kubelet_root(), layout.plugins_registry()),
             layout,
             started: Instant::now(),
             sender,

@@ -78,7 +78,7 @@ impl Supervisor {
 
     pub(super) fn warn_of_blindness(&self) {
         tracing::warn!(
-            directory = %self.layout.kubelet_dir().display(),
+            directory = %self.layout.plugins_registry().display(),
             "the kubelet's directory was deleted and recreated; the kubelet does not see it until it is restarted"
         );
     }

@@ -123,7 +123,7 @@ impl Supervisor {
             self.each_start_socket(Watcher::unfollow);
             if moved.is_some() {
                 self.layout = layout;
-                self.kubelets = KnownKubelets::new(&root, self.layout.kubelet_dir());
+                self.kubelets = KnownKubelets::new(&root, self.layout.plugins_registry());
             } else {
                 // What a kubelet was told and told us still holds.
                 self.kubelets.look_below(&root);

@@ -222,7 +222,7 @@ impl Supervisor {
         Daemon {
             ready: self.ready,
             kubelet: Kubelet {
-                registry_dir: text(self.layout.kubelet_dir()),
+                plugins_registry: text(self.layout.plugins_registry()),
                 pid: self.kubelets.last_caller().map(|kubelet| kubelet.pid),
             },
             notes,

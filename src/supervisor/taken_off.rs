@@ -132,7 +132,7 @@ pub(crate) fn lost(plugins_dir: &Path, had_table: bool, new: &Settings, id: &str
 #[derive(Debug)]
 pub(crate) struct Directories {
     pub(crate) registry_dir: Option<PathBuf>,
-    pub(crate) kubelet_dir: Option<PathBuf>,
+    pub(crate) plugins_registry: Option<PathBuf>,
     pub(crate) seen_as: Option<PathBuf>,
     pub(crate) one_directory: Option<bool>,
 }
@@ -141,7 +141,7 @@ impl Directories {
     pub(crate) fn of(layout: &Layout) -> Directories {
         Directories {
             registry_dir: Some(layout.registry_dir().to_owned()),
-            kubelet_dir: Some(layout.kubelet_dir().to_owned()),
+            plugins_registry: Some(layout.plugins_registry().to_owned()),
             seen_as: Some(layout.seen_as().to_owned()),
             one_directory: Some(layout.one_directory()),
         }
@@ -152,17 +152,18 @@ impl Directories {
         let follows = |from: &Option<PathBuf>| {
             let registry = Path::new(PLUGINS_REGISTRY);
             let to = settings.kubelet_root().join(registry);
-            from.as_ref().is_some_and(|from| from.ends_with(registry)) && layout.kubelet_dir() == to
+            from.as_ref().is_some_and(|from| from.ends_with(registry))
+                && layout.plugins_registry() == to
         };
         let parent = |from: &PathBuf| directory::of(from).to_owned();
-        let root = self.kubelet_dir.as_ref().map(parent);
+        let root = self.plugins_registry.as_ref().map(parent);
         // The operator did not write what follows from root_dir.
-        let kubelet = match follows(&self.kubelet_dir) {
+        let kubelet = match follows(&self.plugins_registry) {
             true => ("kubelet.root_dir", &root, settings.kubelet_root()),
             false => (
-                "kubelet.registry_dir",
-                &self.kubelet_dir,
-                layout.kubelet_dir(),
+                "kubelet.plugins_registry",
+                &self.plugins_registry,
+                layout.plugins_registry(),
             ),
         };
         let places = [
@@ -181,7 +182,7 @@ impl Directories {
                 false => "one directory",
             })?;
             Some(format!(
-                "registry_dir and kubelet.registry_dir became {became}"
+                "registry_dir and kubelet.plugins_registry became {became}"
             ))
         })
     }
@@ -246,7 +247,7 @@ mod tests {
         let rooted = |root: &str| {
             settings(|settings| {
                 settings.kubelet.root_dir = RootDir::Path(root.into());
-                settings.kubelet.registry_dir = Path::new(root).join("plugins_registry");
+                settings.kubelet.plugins_registry = Path::new(root).join("plugins_registry");
             })
         };
         let moved = |old: &Settings, new: &Settings| {

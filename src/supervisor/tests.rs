@@ -98,7 +98,7 @@ impl Departed {
         let layout = settings.layout();
         let name = DriverName::parse(ID).unwrap();
         fs::create_dir_all(root.join("plugins")).unwrap();
-        fs::create_dir_all(layout.kubelet_dir()).unwrap();
+        fs::create_dir_all(layout.plugins_registry()).unwrap();
         let link = layout.link(&name);
         symlink(layout.target(&name), &link).unwrap();
         let runtime = RuntimeDir::take(root).unwrap();
@@ -478,7 +478,7 @@ async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_on
     let before = settings_with(root, &table("old.sock", "old.test"));
     let after = settings_with(root, &table("new.sock", "new.test"));
     let layout = before.layout();
-    fs::create_dir_all(layout.kubelet_dir()).unwrap();
+    fs::create_dir_all(layout.plugins_registry()).unwrap();
     let _old = FakeDriver::start(root.join("old.sock"), Behaviour::named("old.test"));
     let reread = Box::new(move || Ok(after.clone()));
     let mut supervisor = Supervisor::start(before, reread, None).await;
@@ -497,7 +497,10 @@ async fn an_answer_from_the_socket_of_before_a_reload_says_nothing_of_the_new_on
     assert_eq!(name, None, "published with the endpoint of the new socket");
     let is_empty =
         |directory: &Path| fs::read_dir(directory).is_ok_and(|mut all| all.next().is_none());
-    assert!(is_empty(layout.kubelet_dir()), "a link of the old name");
+    assert!(
+        is_empty(layout.plugins_registry()),
+        "a link of the old name"
+    );
 }
 
 /// A kubelet's word and a reload cross.

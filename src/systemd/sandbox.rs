@@ -172,7 +172,11 @@ fn directories(settings: &Settings) -> Vec<(String, &Path, Access)> {
     let mut add = |key: &str, path, access| all.push((key.to_owned(), path, access));
     add("registry_dir", &settings.registry_dir, Access::Write);
     let kubelet = &settings.kubelet;
-    add("kubelet.registry_dir", &kubelet.registry_dir, Access::Write);
+    add(
+        "kubelet.plugins_registry",
+        &kubelet.plugins_registry,
+        Access::Write,
+    );
     if let RootDir::Path(root) = &kubelet.root_dir {
         add("kubelet.root_dir", root, Access::Read);
     }

@@ -171,7 +171,7 @@ impl Victim {
             }
             Victim::PluginsRegistry => {
                 return scene.unseen(|scene| {
-                    let directory = scene.node.kubelet_registry_dir();
+                    let directory = scene.node.plugins_registry();
                     let deleted = delete_shared(scene, &directory);
                     scene.kubelet_is_blind |= deleted;
                     deleted

@@ -118,7 +118,7 @@ impl Scene {
 
     /// Directories that hold the registrar's files among foreign ones.
     pub(crate) fn shared_directories(&self) -> Vec<PathBuf> {
-        let mut directories = vec![self.node.kubelet_registry_dir()];
+        let mut directories = vec![self.node.plugins_registry()];
         if self.terms.layout == Layout::TwoDirectories {
             directories.push(self.node.registry_dir());
         }

@@ -66,7 +66,7 @@ impl Scene {
     fn directories(&self) -> BTreeSet<PathBuf> {
         BTreeSet::from([
             self.node.registry_dir(),
-            self.node.kubelet_registry_dir(),
+            self.node.plugins_registry(),
             self.node.kubelet_root(),
             self.node.runtime_dir(),
         ])

@@ -334,7 +334,7 @@ fn replace_registry(scene: &KubeletScene) {
 }
 
 fn replace_kubelet_directory(scene: &mut KubeletScene) {
-    let directory = scene.node.kubelet_registry_dir();
+    let directory = scene.node.plugins_registry();
     // A running registrar would put the link back between the removal of the link and of the directory.
     scene.registrar.signal(Signal::SIGSTOP);
     fs::remove_dir_all(&directory).unwrap();

@@ -153,8 +153,8 @@ fn the_socket_and_the_link_have_the_promised_names() {
     ] {
         let (scene, _driver, _kubelet) = setup().layout(layout).registered();
         let registry = scene.node.registry_dir();
-        let kubelet = scene.node.kubelet_registry_dir();
-        let mut directories = vec![("kubelet.registry_dir", &kubelet)];
+        let kubelet = scene.node.plugins_registry();
+        let mut directories = vec![("kubelet.plugins_registry", &kubelet)];
         if layout == Layout::TwoDirectories {
             directories.push(("registry_dir", &registry));
         }

@@ -28,7 +28,10 @@ impl Moment<'_> {
         for (path, identity) in state["start_sockets"].as_object_mut().unwrap() {
             *identity = file(Path::new(path));
         }
-        let watched = state["layout"]["kubelet_dir"].as_str().unwrap().to_owned();
+        let watched = state["layout"]["plugins_registry"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         state["watched"]["directory"] = directory(Path::new(&watched));
         self.fit_process(&mut state["watched"]["by"]);
         for (_, driver) in state["drivers"].as_object_mut().unwrap() {

@@ -134,7 +134,7 @@ fn directories(status: &Status, saved: Option<&Layout>) -> Directories {
     let kubelet = status.kubelet.as_ref();
     Directories {
         registry_dir: socket.map(|socket| directory::of(Path::new(socket)).to_owned()),
-        kubelet_dir: kubelet.map(|kubelet| PathBuf::from(&kubelet.registry_dir)),
+        plugins_registry: kubelet.map(|kubelet| PathBuf::from(&kubelet.plugins_registry)),
         seen_as: None,
         one_directory: None,
     }

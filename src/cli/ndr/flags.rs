@@ -35,7 +35,7 @@ pub(crate) struct NdrFlags {
     /// Serve in --plugin-registration-path and put a link into this directory.
     /// node-driver-registrar does not have this flag.
     #[arg(long, value_name = "DIR")]
-    pub(crate) kubelet_registry_dir: Option<String>,
+    pub(crate) kubelet_plugins_registry: Option<String>,
     /// Address for /healthz, such as :9809.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) http_endpoint: Option<String>,
@@ -77,7 +77,7 @@ impl NdrFlags {
         self.csi_address.is_some()
             || self.kubelet_registration_path.is_some()
             || self.plugin_registration_path.is_some()
-            || self.kubelet_registry_dir.is_some()
+            || self.kubelet_plugins_registry.is_some()
     }
 
     /// The mode in which the program exits at once.
@@ -130,11 +130,11 @@ impl NdrFlags {
     fn put_directories(&self, overrides: &mut Overrides, alone: bool) {
         let given = self.plugin_registration_path.as_deref();
         let ours = given.or(alone.then_some(PLUGIN_REGISTRATION_PATH));
-        let kubelets = self.kubelet_registry_dir.as_deref();
-        let key = ["kubelet", "registry_dir"];
+        let kubelets = self.kubelet_plugins_registry.as_deref();
+        let key = ["kubelet", "plugins_registry"];
         overrides.set("--plugin-registration-path", &["registry_dir"], ours);
         overrides.set("--plugin-registration-path", &key, ours);
-        overrides.set("--kubelet-registry-dir", &key, kubelets);
+        overrides.set("--kubelet-plugins-registry", &key, kubelets);
         if alone && let Some((flag, root)) = self.kubelet_root() {
             overrides.set(flag, &["kubelet", "root_dir"], Some(root));
         }
@@ -144,7 +144,7 @@ impl NdrFlags {
     fn kubelet_root(&self) -> Option<(&'static str, String)> {
         let socket = "--kubelet-registration-path";
         let paths = [
-            ("--kubelet-registry-dir", &self.kubelet_registry_dir),
+            ("--kubelet-plugins-registry", &self.kubelet_plugins_registry),
             ("--plugin-registration-path", &self.plugin_registration_path),
             (socket, &self.kubelet_registration_path),
         ];

@@ -57,7 +57,7 @@ fn configuration(flags: &NdrFlags, ignored: &[String]) -> Result<String, String>
                 table += &format!("{key} = {value}  # {flag}\n");
             }
             // node-driver-registrar's path may be the kubelet's directory or another one.
-            [kubelet, _] if kubelet == "kubelet" && flag != "--kubelet-registry-dir" => {}
+            [kubelet, _] if kubelet == "kubelet" && flag != "--kubelet-plugins-registry" => {}
             [registry_dir]
                 if registry_dir == "registry_dir" && flags.plugin_registration_path.is_none() => {}
             _ => of_node += &format!("# {key} = {value}  # {flag}\n"),

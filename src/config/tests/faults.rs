@@ -254,11 +254,11 @@ fn a_pinned_name_that_does_not_fit_the_registries_is_an_error() {
         &message(format!("{dir}d/seven77-reg.sock"), 108),
     );
     fault(
-        &format!("kubelet.registry_dir = '{dir}d'\n{driver}"),
+        &format!("kubelet.plugins_registry = '{dir}d'\n{driver}"),
         &message(format!("{dir}d/seven77-reg.sock"), 108),
     );
     fault(
-        &format!("registry_dir = '{dir}'\nkubelet.registry_dir = '{dir}'\n{driver}"),
+        &format!("registry_dir = '{dir}'\nkubelet.plugins_registry = '{dir}'\n{driver}"),
         &message(format!("{dir}/.seven77-reg.sock"), 108),
     );
 }

@@ -113,7 +113,7 @@ fn check(bench: &Bench, place: &str) -> String {
             let again = load(&again);
             let again = again.unwrap_or_else(|error| panic!("{error}\n{explained}"));
             assert_eq!(again.settings, loaded.settings, "{explained}");
-            assert!(loaded.settings.kubelet.registry_dir.is_absolute());
+            assert!(loaded.settings.kubelet.plugins_registry.is_absolute());
             for (id, driver) in &loaded.settings.drivers {
                 assert!(!id.contains('/') && id != ".." && driver.csi_socket.is_absolute());
             }

@@ -192,7 +192,7 @@ fn a_flag_may_set_a_driver_and_several_keys() {
         )
         .flag(
             "--plugin-registration-path",
-            &["kubelet", "registry_dir"],
+            &["kubelet", "plugins_registry"],
             "/registration",
         )
         .flag(
@@ -230,7 +230,7 @@ fn a_drivers_values_say_how_they_came_about() {
         format!("from [defaults], {variable}")
     );
     assert_eq!(
-        provenance(&bench, &["kubelet", "registry_dir"]),
+        provenance(&bench, &["kubelet", "plugins_registry"]),
         "derived from kubelet.root_dir"
     );
     assert_eq!(

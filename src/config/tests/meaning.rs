@@ -61,10 +61,13 @@ fn the_endpoint_follows_a_csi_socket_that_is_given() {
 #[test]
 fn the_kubelets_registry_follows_its_root() {
     let kubelet = settings("registry_dir = '/r'\nkubelet.root_dir = '/k'").kubelet;
-    assert_eq!(kubelet.registry_dir, PathBuf::from("/k/plugins_registry"));
+    assert_eq!(
+        kubelet.plugins_registry,
+        PathBuf::from("/k/plugins_registry")
+    );
     assert_eq!(kubelet.sees_registry_as, PathBuf::from("/r"));
-    let kubelet = settings("[kubelet]\nroot_dir = '/k'\nregistry_dir = '/x'").kubelet;
-    assert_eq!(kubelet.registry_dir, PathBuf::from("/x"));
+    let kubelet = settings("[kubelet]\nroot_dir = '/k'\nplugins_registry = '/x'").kubelet;
+    assert_eq!(kubelet.plugins_registry, PathBuf::from("/x"));
 }
 
 #[test]
@@ -75,13 +78,16 @@ fn the_root_that_was_found_moves_only_a_derived_registry() {
     loaded.resolve_kubelet_root(root(), String::new()).unwrap();
     assert_eq!(loaded.settings.kubelet.root_dir, RootDir::Path(root()));
     assert_eq!(
-        loaded.settings.kubelet.registry_dir,
+        loaded.settings.kubelet.plugins_registry,
         root().join("plugins_registry")
     );
 
-    let mut loaded = Bench::with("[kubelet]\nroot_dir = 'auto'\nregistry_dir = '/x'").load();
+    let mut loaded = Bench::with("[kubelet]\nroot_dir = 'auto'\nplugins_registry = '/x'").load();
     loaded.resolve_kubelet_root(root(), String::new()).unwrap();
-    assert_eq!(loaded.settings.kubelet.registry_dir, PathBuf::from("/x"));
+    assert_eq!(
+        loaded.settings.kubelet.plugins_registry,
+        PathBuf::from("/x")
+    );
 }
 
 #[test]
@@ -145,11 +151,11 @@ fn http_listens_on_an_address_or_a_socket_or_not_at_all() {
 
 #[test]
 fn one_path_written_in_two_ways_is_one_directory() {
-    let same = settings("registry_dir = '/k//r/./'\nkubelet.registry_dir = '/k/r'");
+    let same = settings("registry_dir = '/k//r/./'\nkubelet.plugins_registry = '/k/r'");
     assert!(same.layout().one_directory());
     assert_eq!(same.registry_dir.as_os_str(), "/k/r");
     assert!(
-        !settings("registry_dir = '/a'\nkubelet.registry_dir = '/b'")
+        !settings("registry_dir = '/a'\nkubelet.plugins_registry = '/b'")
             .layout()
             .one_directory()
     );
@@ -163,7 +169,7 @@ fn two_paths_to_one_directory_are_one_directory() {
     symlink(bench.path("real"), bench.path("link")).unwrap();
     let of = |a: &str, b: &str| {
         settings(&format!(
-            "registry_dir = {:?}\nkubelet.registry_dir = {:?}",
+            "registry_dir = {:?}\nkubelet.plugins_registry = {:?}",
             bench.path(a),
             bench.path(b)
         ))

@@ -64,7 +64,7 @@ fn the_keys_are_the_fields_in_their_order() {
             "plugins_dir",
             "registry_dir",
             "kubelet.root_dir",
-            "kubelet.registry_dir"
+            "kubelet.plugins_registry"
         ]
     );
     assert_eq!(general.last().unwrap(), "log.target");

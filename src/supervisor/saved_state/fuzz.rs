@@ -112,7 +112,7 @@ impl Scene {
             let socket = self.layout.socket(name);
             assert_eq!(socket.parent(), Some(self.layout.registry_dir()));
             let link = self.layout.link(name);
-            assert_eq!(link.parent(), Some(self.layout.kubelet_dir()));
+            assert_eq!(link.parent(), Some(self.layout.plugins_registry()));
         }
     }
 }

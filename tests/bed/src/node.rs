@@ -85,7 +85,7 @@ impl Node {
     pub fn registry_dir(&self) -> PathBuf {
         match self.layout {
             Layout::TwoDirectories => self.root().join("vdata/storage/plugins_registry"),
-            Layout::OneDirectory => self.kubelet_registry_dir(),
+            Layout::OneDirectory => self.plugins_registry(),
         }
     }
 
@@ -94,8 +94,8 @@ impl Node {
         self.root().join("kubelet")
     }
 
-    /// `kubelet.registry_dir`: where links go.
-    pub fn kubelet_registry_dir(&self) -> PathBuf {
+    /// `kubelet.plugins_registry`: where links go.
+    pub fn plugins_registry(&self) -> PathBuf {
         self.kubelet_root().join("plugins_registry")
     }
 
@@ -135,12 +135,12 @@ impl Node {
 
     /// The link to it that the kubelet finds.
     pub fn link(&self, name: &str) -> PathBuf {
-        self.kubelet_registry_dir().join(format!("{name}-reg.sock"))
+        self.plugins_registry().join(format!("{name}-reg.sock"))
     }
 
     /// Creates the kubelet's plugins_registry, for tests without a kubelet.
-    pub fn make_kubelet_registry_dir(&self) {
-        fs::create_dir_all(self.kubelet_registry_dir()).unwrap();
+    pub fn make_plugins_registry(&self) {
+        fs::create_dir_all(self.plugins_registry()).unwrap();
     }
 
     /// A configuration with this node's directories and these drivers, all keys at their defaults.

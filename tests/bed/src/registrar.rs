@@ -316,7 +316,7 @@ run)
     while :; do sleep 0.01; done ;;
 status)
     [ "$6" = --json ] && [ -e "$5/up" ] && cat <<END
-{"version":"1","ready":true,"kubelet":{"registry_dir":"/k","pid":null},"notes":[],
+{"version":"1","ready":true,"kubelet":{"plugins_registry":"/k","pid":null},"notes":[],
  "drivers":[{"id":"d","name":"d","phase":"registered","reason":"so","since":"2026-01-01T00:00:00Z",
    "csi_socket":"/c","endpoint":"/c","registration_socket":"/r","link":"/l","node_id":"n",
    "vendor_version":"1","answering":true,"volumes":2,"in_cluster":null,"cluster_checked":null,"registrations":1,"rejections":0,"announcements":1,

@@ -105,7 +105,7 @@ impl Setup {
     /// The configuration is written, and nothing runs.
     pub fn set(self) -> Scene {
         let scene = self.configured();
-        scene.node.make_kubelet_registry_dir();
+        scene.node.make_plugins_registry();
         scene
     }
 

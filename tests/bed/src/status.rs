@@ -23,7 +23,7 @@ pub struct Status {
 #[serde(deny_unknown_fields)]
 pub struct KubeletStatus {
     /// The directory of the links.
-    pub registry_dir: String,
+    pub plugins_registry: String,
     /// The pid of the process that sent Notify.
     pub pid: Option<u32>,
 }

@@ -46,7 +46,7 @@ impl Storm {
         let drivers = drivers.iter().map(AsRef::as_ref);
         let directories: BTreeSet<PathBuf> = drivers
             .map(|driver| node.plugins_dir().join(driver))
-            .chain([node.registry_dir(), node.kubelet_registry_dir()])
+            .chain([node.registry_dir(), node.plugins_registry()])
             .collect();
         let (ended, changes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let begin = |number: usize| {

@@ -112,7 +112,7 @@ fn the_root_in_which_a_kubelet_listens_is_taken_and_kept_while_none_runs() {
     kubelet.kill9();
     scene.phase(NAME, "waiting-for-kubelet");
     scene.registrar.succeed(&["reload"]);
-    let registry = scene.registrar.status().unwrap().kubelet.registry_dir;
+    let registry = scene.registrar.status().unwrap().kubelet.plugins_registry;
     assert_eq!(registry, format!("{K0S}/plugins_registry"));
     let kept = "this one was used last";
     assert!(scene.registrar.logs().contains(kept));

@@ -43,7 +43,7 @@ fn appear(scene: &Scene, drivers: usize) -> Vec<FakeDriver> {
 
 #[track_caller]
 fn wait_linked(scene: &Scene, drivers: usize) {
-    let directory = scene.node.kubelet_registry_dir();
+    let directory = scene.node.plugins_registry();
     eventually("every link is there", LONG_WHILE, || {
         let there = (0..drivers).filter(|number| {
             directory

@@ -65,7 +65,7 @@ fn waits_for_a_live_foreign_link_and_replaces_it_when_it_dangles() {
     let driver = node.driver(NAME);
     let config = node.default_config(&[NAME]).replace(
         &format!("\nregistry_dir = {:?}", node.registry_dir()),
-        &format!("\nregistry_dir = {:?}", node.kubelet_registry_dir()),
+        &format!("\nregistry_dir = {:?}", node.plugins_registry()),
     );
     theirs.write_config(&config);
     let mut other = Registrar::new(PROGRAM, &theirs);

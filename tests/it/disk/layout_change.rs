@@ -58,7 +58,7 @@ fn a_link_that_makes_one_directory_of_two_waits_for_a_reload() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.to_string()),
         }
-        symlink(scene.node.kubelet_registry_dir(), &registry).map_err(|error| error.to_string())
+        symlink(scene.node.plugins_registry(), &registry).map_err(|error| error.to_string())
     });
     reload_decides(&scene);
     wait_one_directory(&scene);
@@ -88,7 +88,7 @@ fn mounted_over(the_kubelets: bool, is_reloaded: bool) {
         return;
     };
     let (scene, _driver) = setup().published();
-    let (ours, theirs) = (scene.node.registry_dir(), scene.node.kubelet_registry_dir());
+    let (ours, theirs) = (scene.node.registry_dir(), scene.node.plugins_registry());
     if the_kubelets {
         mounts.bind(&ours, &theirs);
     } else {

@@ -59,7 +59,7 @@ fn since_boot(path: PathBuf) -> PathBuf {
 /// Files of drivers that left the configuration before the boot, of a configured driver, and of a run
 /// that was killed while it worked.
 fn ours(node: &Node) -> Vec<PathBuf> {
-    let (registry, theirs) = (node.registry_dir(), node.kubelet_registry_dir());
+    let (registry, theirs) = (node.registry_dir(), node.plugins_registry());
     vec![
         old(link(target(node, "gone"), node.link("gone"))),
         old(dead_socket(node.reg_socket("removed"))),
@@ -76,7 +76,7 @@ fn ours(node: &Node) -> Vec<PathBuf> {
 }
 
 fn foreign(node: &Node) -> Vec<PathBuf> {
-    let (registry, theirs) = (node.registry_dir(), node.kubelet_registry_dir());
+    let (registry, theirs) = (node.registry_dir(), node.plugins_registry());
     vec![
         link("/nowhere/x-reg.sock", theirs.join("x-reg.sock")),
         link(registry.join("sub/y-reg.sock"), theirs.join("y-reg.sock")),
@@ -142,7 +142,7 @@ fn a_second_link_is_removed_before_the_socket_behind_both_listens() {
         let mut scene = setup().layout(*layout).kubelet(Release::V1_36).set();
         fs::create_dir_all(scene.node.registry_dir()).unwrap();
         let name = "learned.test";
-        let second = scene.node.kubelet_registry_dir();
+        let second = scene.node.plugins_registry();
         let second = second.join(format!("{name}_2-reg.sock"));
         let second = link(target(&scene.node, name), second);
         scene.driver.restart(Behaviour::named(name));

@@ -26,7 +26,7 @@ fn assert_refused(scene: &Scene, registry_dir: &Path) {
     let words = [
         format!("{}: ", scene.node.config_file().display()),
         format!("registry_dir = {registry_dir:?}: "),
-        format!("below {}", scene.node.kubelet_registry_dir().display()),
+        format!("below {}", scene.node.plugins_registry().display()),
     ];
     for command in ["check", "run"] {
         let output = scene.registrar.run_cli([command]);
@@ -40,7 +40,7 @@ fn assert_refused(scene: &Scene, registry_dir: &Path) {
 
 /// A directory below the kubelet's.
 fn below(scene: &Scene) -> PathBuf {
-    scene.node.kubelet_registry_dir().join("ours/deep")
+    scene.node.plugins_registry().join("ours/deep")
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_registry_below_the_kubelets_is_refused_whether_it_exists_or_not() {
     fs::create_dir_all(&registry_dir).unwrap();
     assert_refused(&scene, &registry_dir);
     // The kubelet walks hidden directories when it starts.
-    let hidden = scene.node.kubelet_registry_dir().join(".hidden");
+    let hidden = scene.node.plugins_registry().join(".hidden");
     assert_refused(&scene, &hidden);
 }
 
@@ -60,7 +60,7 @@ fn a_registry_below_the_kubelets_is_refused_whether_it_exists_or_not() {
 fn a_registry_that_leads_below_the_kubelets_is_refused() {
     let scene = setup().set();
     let link = scene.node.root().join("link");
-    symlink(scene.node.kubelet_registry_dir(), &link).unwrap();
+    symlink(scene.node.plugins_registry(), &link).unwrap();
     assert_refused(&scene, &link.join("not/there/yet"));
     let deep = scene.node.root().join("deep");
     symlink(below(&scene), &deep).unwrap();
@@ -74,7 +74,7 @@ fn a_registry_that_is_mounted_below_the_kubelets_is_refused() {
         return;
     };
     let scene = setup().set();
-    let kubelets = scene.node.kubelet_registry_dir();
+    let kubelets = scene.node.plugins_registry();
     let [whole, part, inside] = ["whole", "part", "inside"].map(|name| {
         let directory = scene.node.root().join(name);
         fs::create_dir_all(&directory).unwrap();
@@ -110,7 +110,7 @@ fn a_reload_with_a_registry_below_the_kubelets_changes_nothing() {
 #[test]
 fn a_registry_beside_or_above_the_kubelets_is_taken() {
     let scene = setup().set();
-    let kubelets = scene.node.kubelet_registry_dir();
+    let kubelets = scene.node.plugins_registry();
     let beside = kubelets.with_file_name("plugins_registry_of_ours");
     for taken in [kubelets.clone(), beside, scene.node.kubelet_root()] {
         scene.node.write_config(&with_registry(&scene, &taken));

@@ -113,7 +113,7 @@ fn the_kubelets_directory_is_waited_for_and_never_made() {
         fs::remove_dir_all(&root).unwrap();
         let _driver = scene.node.driver(NAME);
         scene.registrar.start();
-        let registry = scene.node.kubelet_registry_dir();
+        let registry = scene.node.plugins_registry();
         let words = format!("{} is missing", registry.display());
         scene.reason(NAME, "waiting-for-kubelet", &words);
         never("it is made", A_WHILE, || !is_nothing(&root));
@@ -144,9 +144,9 @@ fn a_recreated_kubelet_directory_gets_its_link_again() {
         let (scene, _driver) = setup().layout(layout).published();
         // The test moves the directory: while it emptied it, the registrar would put the link back.
         let aside = scene.node.root().join("aside");
-        fs::rename(scene.node.kubelet_registry_dir(), &aside).unwrap();
+        fs::rename(scene.node.plugins_registry(), &aside).unwrap();
         scene.reason(NAME, "waiting-for-kubelet", "is missing");
-        fs::create_dir(scene.node.kubelet_registry_dir()).unwrap();
+        fs::create_dir(scene.node.plugins_registry()).unwrap();
         scene.wait_published(NAME);
     });
 }

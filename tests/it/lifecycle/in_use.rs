@@ -527,7 +527,7 @@ fn the_removal_of_the_package_looks_where_the_last_run_looked() {
 fn volumes_are_found_below_the_parent_of_a_registry_that_is_named_by_itself() {
     let scene = setup().set();
     let root = format!("root_dir = {:?}", scene.node.kubelet_root());
-    let registry = format!("registry_dir = {:?}", scene.node.kubelet_registry_dir());
+    let registry = format!("plugins_registry = {:?}", scene.node.plugins_registry());
     let config = scene.node.default_config(&[NAME]).replace(&root, &registry);
     scene.node.write_config(&config);
     let mut scene = scene;

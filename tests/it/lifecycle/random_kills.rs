@@ -55,7 +55,7 @@ fn loop_of_kills(layout: Layout, release: Release, kills: u32, mut dice: Dice) {
     let mut foreign = Sentinels::default();
     foreign.plant(&scene.node.registry_dir());
     if layout == Layout::TwoDirectories {
-        foreign.plant(&scene.node.kubelet_registry_dir());
+        foreign.plant(&scene.node.plugins_registry());
     }
     scene.registrar.kill9();
     for _ in 0..kills {
@@ -138,7 +138,7 @@ fn replace_link(scene: &KubeletScene) {
 fn temporary_files(node: &Node) -> Vec<PathBuf> {
     let directories = [
         node.registry_dir(),
-        node.kubelet_registry_dir(),
+        node.plugins_registry(),
         node.kubelet_root(),
         node.runtime_dir(),
     ];

@@ -329,9 +329,9 @@ fn a_hangup_does_the_same() {
 #[test]
 fn another_root_with_the_same_registry_touches_no_driver() {
     let (scene, _driver, kubelet) = setup().registered();
-    let (root, registry) = (scene.node.kubelet_root(), scene.node.kubelet_registry_dir());
+    let (root, registry) = (scene.node.kubelet_root(), scene.node.plugins_registry());
     let config = scene.node.default_config(&[NAME]);
-    let named = format!("root_dir = {root:?}\nregistry_dir = {registry:?}\n");
+    let named = format!("root_dir = {root:?}\nplugins_registry = {registry:?}\n");
     let config = config.replace(&format!("root_dir = {root:?}\n"), &named);
     scene.node.write_config(&config);
     scene.registrar.succeed(&["reload"]);
@@ -368,12 +368,12 @@ fn a_restart_with_other_directories_leaves_nothing_in_the_old_ones() {
     let _driver = scene.node.driver(NAME);
     kubelet.wait_registered(NAME, SOON);
     scene.phase(NAME, "registered");
-    let old = scene.node.kubelet_registry_dir();
+    let old = scene.node.plugins_registry();
     let new = scene.node.root().join("elsewhere/plugins_registry");
     std::fs::create_dir_all(&new).unwrap();
     let config = scene.node.default_config(&[NAME]) + KEEP;
     let root = format!("root_dir = {:?}\n", scene.node.kubelet_root());
-    let moved = config.replace(&root, &format!("{root}registry_dir = {new:?}\n"));
+    let moved = config.replace(&root, &format!("{root}plugins_registry = {new:?}\n"));
     assert_ne!(moved, config);
     scene.node.write_config(&moved);
     scene.registrar.restart();

@@ -94,8 +94,8 @@ fn registration(node: &Node) -> Vec<String> {
         node.registry_dir().display()
     )];
     if node.layout() == Layout::TwoDirectories {
-        let kubelets = node.kubelet_registry_dir();
-        flags.push(format!("--kubelet-registry-dir={}", kubelets.display()));
+        let kubelets = node.plugins_registry();
+        flags.push(format!("--kubelet-plugins-registry={}", kubelets.display()));
     }
     flags
 }

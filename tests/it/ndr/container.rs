@@ -21,7 +21,7 @@ const STORAGE: &str = "/storage";
 /// `[kubelet]` and `table` for the driver.
 fn with_kubelet_in_container(keys: &str, table: &str) -> KubeletScene {
     let node = Node::new();
-    node.make_kubelet_registry_dir();
+    node.make_plugins_registry();
     let config = node.default_config(&[]);
     node.write_config(&format!("{config}{keys}\n[drivers.{NAME:?}]\n{table}\n"));
     let root = node.kubelet_root();

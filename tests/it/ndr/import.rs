@@ -43,7 +43,7 @@ fn the_printed_configuration_registers_the_driver_and_moves_no_other() {
             .join("elsewhere")
             .join(OTHER)
             .join("csi.sock");
-        let mut flags = flags(&socket, &scene.node.kubelet_registry_dir()).to_vec();
+        let mut flags = flags(&socket, &scene.node.plugins_registry()).to_vec();
         flags.extend(["--http-endpoint=:9809", "--v=5"].map(str::to_owned));
         let drop_ins = scene.node.config_file().with_file_name("config.d");
         fs::create_dir(&drop_ins).unwrap();

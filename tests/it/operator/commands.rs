@@ -30,10 +30,10 @@ fn status_json_has_every_key_and_null_for_what_is_not_known() {
         ["drivers", "kubelet", "notes", "ready", "version"].into()
     );
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(keys(&status["kubelet"]), ["pid", "registry_dir"].into());
+    assert_eq!(keys(&status["kubelet"]), ["pid", "plugins_registry"].into());
     assert_eq!(status["kubelet"]["pid"], Value::Null);
-    let registry_dir = scene.node.kubelet_registry_dir().display().to_string();
-    assert_eq!(status["kubelet"]["registry_dir"], registry_dir);
+    let plugins_registry = scene.node.plugins_registry().display().to_string();
+    assert_eq!(status["kubelet"]["plugins_registry"], plugins_registry);
     let driver = &status["drivers"][0];
     let all = "id name phase reason since csi_socket endpoint registration_socket link node_id \
                vendor_version answering volumes in_cluster cluster_checked registrations rejections \

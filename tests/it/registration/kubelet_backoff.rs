@@ -11,7 +11,7 @@ use crate::setup;
 
 /// Links in the kubelet's directory on which a process listens.
 fn live_links(scene: &KubeletScene) -> Vec<String> {
-    let entries = fs::read_dir(scene.node.kubelet_registry_dir()).unwrap();
+    let entries = fs::read_dir(scene.node.plugins_registry()).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut live: Vec<String> = paths
         .filter(|path| std::os::unix::net::UnixStream::connect(path).is_ok())

@@ -20,9 +20,9 @@ fn with_wrong_root(release: Release) -> KubeletScene {
     let config = scene.node.default_config(&[NAME]).replace(
         &format!("root_dir = {:?}", scene.node.kubelet_root()),
         &format!(
-            "root_dir = {:?}\nregistry_dir = {:?}",
+            "root_dir = {:?}\nplugins_registry = {:?}",
             scene.node.root().join("elsewhere"),
-            scene.node.kubelet_registry_dir()
+            scene.node.plugins_registry()
         ),
     );
     scene.node.write_config(&config);

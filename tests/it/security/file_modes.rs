@@ -37,7 +37,7 @@ fn files_are_narrow(scene: &Scene) {
     let count = |directory| fs::read_dir(directory).unwrap().count();
     assert_eq!(count(runtime), 4);
     assert_eq!(count(scene.node.registry_dir()), 1);
-    assert_eq!(count(scene.node.kubelet_registry_dir()), 1);
+    assert_eq!(count(scene.node.plugins_registry()), 1);
 }
 
 #[test]

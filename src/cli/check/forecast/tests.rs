@@ -188,11 +188,11 @@ fn other_directories_announce_every_driver_that_was_not_withdrawn_by_hand() {
         ),
         (
             "registry_dir = '/k2'\n",
-            "kubelet.registry_dir has changed from /k/plugins_registry to /k2",
+            "kubelet.plugins_registry has changed from /k/plugins_registry to /k2",
         ),
         (
             "registry_dir = '/r'\n",
-            "kubelet.registry_dir has changed from /k/plugins_registry to /r",
+            "kubelet.plugins_registry has changed from /k/plugins_registry to /r",
         ),
     ] {
         let toml = format!("{toml}[drivers.a]\n[discovery]\nenabled = true\nexclude = ['d']\n");
@@ -225,7 +225,7 @@ fn a_driver_that_does_not_answer_is_announced_only_when_it_does_and_may_be_withd
         ),
         (
             "registry_dir = '/k2'\n[drivers.a]\n",
-            "withdraw       a: kubelet.registry_dir has changed from /k/plugins_registry to /k2; announced when it responds",
+            "withdraw       a: kubelet.plugins_registry has changed from /k/plugins_registry to /k2; announced when it responds",
         ),
     ] {
         assert_eq!(lines(silent, toml, &[]), [expected], "{toml}");
@@ -274,7 +274,7 @@ fn a_wrong_pin_counts_as_no_answer() {
         [format!("leave alone    a: {reports}; {after}")]
     );
     let toml = format!("registry_dir = '/k2'\n{pin}");
-    let moved = "kubelet.registry_dir has changed from /k/plugins_registry to /k2";
+    let moved = "kubelet.plugins_registry has changed from /k/plugins_registry to /k2";
     assert_eq!(
         lines(alone, &toml, &[]),
         [format!("withdraw       a: {moved}; {reports}")]
@@ -303,7 +303,7 @@ fn a_registry_that_follows_from_the_root_is_named_by_the_root() {
     );
     assert_eq!(
         key("/k0/other"),
-        "kubelet.registry_dir has changed from /k0/other to /k/plugins_registry"
+        "kubelet.plugins_registry has changed from /k0/other to /k/plugins_registry"
     );
 }
 

@@ -33,7 +33,10 @@ fn sidecar() -> NdrFlags {
 fn a_sidecars_flags_are_a_whole_configuration() {
     let settings = settings(&sidecar(), None);
     assert_eq!(settings.registry_dir, Path::new("/registration"));
-    assert_eq!(settings.kubelet.registry_dir, Path::new("/registration"));
+    assert_eq!(
+        settings.kubelet.plugins_registry,
+        Path::new("/registration")
+    );
     assert!(settings.layout().one_directory());
     assert_eq!(
         settings.kubelet.root_dir,
@@ -54,7 +57,7 @@ fn a_hand_run_units_flags_name_every_directory() {
         csi_address: text("unix:///vdata/storage/plugins/a/csi.sock"),
         kubelet_registration_path: text("/vdata/storage/plugins/a/csi.sock"),
         plugin_registration_path: text("/vdata/storage/plugins_registry"),
-        kubelet_registry_dir: text("/data/kubelet/plugins_registry"),
+        kubelet_plugins_registry: text("/data/kubelet/plugins_registry"),
         timeout: Some(Duration::from_millis(1500)),
         http_endpoint: text(":9809"),
         v: Some(5),
@@ -67,7 +70,7 @@ fn a_hand_run_units_flags_name_every_directory() {
         Path::new("/vdata/storage/plugins_registry")
     );
     assert_eq!(
-        settings.kubelet.registry_dir,
+        settings.kubelet.plugins_registry,
         Path::new("/data/kubelet/plugins_registry")
     );
     assert_eq!(

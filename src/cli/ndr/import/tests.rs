@@ -20,7 +20,7 @@ fn unit() -> NdrFlags {
 fn of_node() -> NdrFlags {
     NdrFlags {
         http_endpoint: text(":9809"),
-        kubelet_registry_dir: text("/data/kubelet/plugins_registry"),
+        kubelet_plugins_registry: text("/data/kubelet/plugins_registry"),
         logging_format: text("json"),
         v: Some(5),
         ..unit()
@@ -77,7 +77,7 @@ fn what_concerns_the_whole_node_is_a_comment() {
     let toml = printed(&of_node());
     for line in [
         "# registry_dir = \"/var/lib/kubelet/plugins_registry\"  # --plugin-registration-path",
-        "# kubelet.registry_dir = \"/data/kubelet/plugins_registry\"  # --kubelet-registry-dir",
+        "# kubelet.plugins_registry = \"/data/kubelet/plugins_registry\"  # --kubelet-plugins-registry",
         "# http.listen = \"[::]:9809\"  # --http-endpoint",
         "# log.level = \"debug\"  # --v",
         "# log.target = \"json\"  # --logging-format",

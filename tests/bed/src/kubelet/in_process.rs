@@ -63,8 +63,8 @@ impl TestKubelet {
     }
 
     /// The directory that it watches.
-    pub fn registry_dir(&self) -> std::path::PathBuf {
-        self.settings.registry_dir()
+    pub fn plugins_registry(&self) -> std::path::PathBuf {
+        self.settings.plugins_registry()
     }
 
     /// Its root directory.

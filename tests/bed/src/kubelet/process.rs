@@ -142,8 +142,8 @@ impl KubeletProcess {
     }
 
     /// The directory that it watches.
-    pub fn registry_dir(&self) -> std::path::PathBuf {
-        self.settings.registry_dir()
+    pub fn plugins_registry(&self) -> std::path::PathBuf {
+        self.settings.plugins_registry()
     }
 
     /// Switches faults on or off; they persist across restarts, except an unused `lose_notify`, which

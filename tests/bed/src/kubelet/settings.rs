@@ -106,7 +106,7 @@ impl Settings {
     }
 
     /// The directory that it watches.
-    pub fn registry_dir(&self) -> PathBuf {
+    pub fn plugins_registry(&self) -> PathBuf {
         self.root.join("plugins_registry")
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Watches before it walks, so that no file is missed in between.
     pub(super) fn start(world: Rc<World>) -> Self {
-        let dir = world.settings.registry_dir();
+        let dir = world.settings.plugins_registry();
         let mut watcher = Self {
             world,
             notifications: Notifications::new(),

@@ -7,7 +7,7 @@ use bed::{Callers, Node, Sidecar, Turn};
 #[test]
 fn every_connection_of_a_crowd_has_its_answer_in_either_order() {
     let node = Node::new();
-    node.make_kubelet_registry_dir();
+    node.make_plugins_registry();
     let socket = node.link("d");
     let _sidecar = Sidecar::start(&socket, "d", Path::new("/csi.sock"));
     let crowd = Callers::open(&socket, 20).unwrap();
@@ -26,7 +26,7 @@ fn callers_without_a_listener_report_the_connection_that_failed() {
 #[test]
 fn callers_report_that_their_socket_is_gone() {
     let node = Node::new();
-    node.make_kubelet_registry_dir();
+    node.make_plugins_registry();
     let socket = node.link("d");
     let sidecar = Sidecar::start(&socket, "d", Path::new("/csi.sock"));
     let crowd = Callers::open(&socket, 2).unwrap();

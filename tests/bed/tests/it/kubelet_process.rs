@@ -68,7 +68,7 @@ fn takes_faults_and_labels_from_its_owner() {
 fn the_watcher_can_come_well_after_pod_resources() {
     let node = Node::new();
     let (_driver, registrar) = parties(&node);
-    std::fs::create_dir_all(node.kubelet_registry_dir()).unwrap();
+    std::fs::create_dir_all(node.plugins_registry()).unwrap();
     let late = node
         .kubelet_settings(Release::V1_24)
         .with_watcher_delay(Duration::from_millis(400));

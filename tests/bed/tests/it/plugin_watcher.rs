@@ -177,7 +177,7 @@ fn ignores_hidden_names() {
     for release in Release::ALL {
         let mut scene = Scene::new(release);
         let mark = scene.kubelet.mark();
-        let hidden = scene.node.kubelet_registry_dir().join(".hidden-reg.sock");
+        let hidden = scene.node.plugins_registry().join(".hidden-reg.sock");
         symlink(&scene.registrar.path, hidden).unwrap();
         scene.nothing_since(mark);
         // The walk at the start does not see it either.
@@ -190,7 +190,7 @@ fn ignores_hidden_names() {
 fn logs_an_error_for_a_hidden_name_that_is_gone_when_looked_at() {
     for release in Release::ALL {
         let scene = Scene::new(release);
-        let dir = scene.node.kubelet_registry_dir();
+        let dir = scene.node.plugins_registry();
         let mark = scene.kubelet.mark();
         // Whether the temporary name still exists is a race; a dangling link never counts.
         symlink("/nowhere", dir.join(".staged")).unwrap();
@@ -209,7 +209,7 @@ fn does_not_follow_a_linked_directory_at_the_start() {
         let mut scene = Scene::new(release);
         scene.kubelet.stop();
         let mark = scene.kubelet.mark();
-        let dir = scene.node.kubelet_registry_dir().join("linked");
+        let dir = scene.node.plugins_registry().join("linked");
         symlink(scene.node.registry_dir(), dir).unwrap();
         scene.kubelet.restart();
         scene.nothing_since(mark);
@@ -220,7 +220,7 @@ fn does_not_follow_a_linked_directory_at_the_start() {
 fn watches_directories_inside() {
     for release in Release::ALL {
         let mut scene = Scene::new(release);
-        let dir = scene.node.kubelet_registry_dir().join("inside");
+        let dir = scene.node.plugins_registry().join("inside");
         let mark = scene.kubelet.mark();
         fs::create_dir(&dir).unwrap();
         // The directory is watched once the kubelet has looked at it: a marker shows that.
@@ -247,7 +247,7 @@ fn watches_directories_inside() {
 fn sees_nothing_after_its_directory_was_deleted_and_recreated() {
     for release in Release::ALL {
         let mut scene = Scene::registered(release);
-        let dir = scene.node.kubelet_registry_dir();
+        let dir = scene.node.plugins_registry();
         fs::remove_dir_all(&dir).unwrap();
         scene.kubelet.wait_deregistered(NAME, SOON);
         let mark = scene.kubelet.mark();
@@ -284,7 +284,7 @@ fn sees_plain_sockets_when_it_starts() {
     for release in Release::ALL {
         let mut scene = Scene::new(release);
         scene.kubelet.stop();
-        let path = scene.node.kubelet_registry_dir().join("plain-reg.sock");
+        let path = scene.node.plugins_registry().join("plain-reg.sock");
         let _registrar = StandIn::serve(&path, NAME, scene.driver.path());
         scene.kubelet.restart();
         scene.kubelet.wait_registered(NAME, SOON);

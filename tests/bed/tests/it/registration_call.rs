@@ -87,7 +87,7 @@ fn back_off_doubles_and_persists_when_the_link_is_recreated() {
     let mark = scene.kubelet.mark();
     scene.nothing_since(mark);
     remove(&scene.link());
-    let other = scene.node.kubelet_registry_dir().join("other-reg.sock");
+    let other = scene.node.plugins_registry().join("other-reg.sock");
     symlink(&scene.registrar.path, other).unwrap();
     let registered = scene.kubelet.wait_for("register", mark, SOON, |event| {
         matches!(event, Event::Register { .. })
@@ -308,7 +308,7 @@ fn a_second_socket_with_the_same_name_is_refused() {
         let scene = Scene::registered(release);
         let second = scene.node.registry_dir().join("second.sock");
         let registrar = StandIn::serve(&second, NAME, scene.driver.path());
-        let link = scene.node.kubelet_registry_dir().join("second-reg.sock");
+        let link = scene.node.plugins_registry().join("second-reg.sock");
         symlink(&second, &link).unwrap();
         let error = eventually("a refusal", SOON, || registrar.told().pop()).error;
         let words = "Another driver with the same name is already registered";
@@ -362,7 +362,7 @@ fn a_socket_that_does_not_speak_is_tried_again() {
     let scene = Scene::new(Release::V1_36);
     let path = scene.node.registry_dir().join("mute.sock");
     let _mute = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let link = scene.node.kubelet_registry_dir().join("mute-reg.sock");
+    let link = scene.node.plugins_registry().join("mute-reg.sock");
     symlink(&path, &link).unwrap();
     scene.kubelet.wait_for(
         "give up on GetInfo",

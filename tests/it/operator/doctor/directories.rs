@@ -26,8 +26,8 @@ fn a_file_in_the_place_of_our_directory() {
 #[test]
 fn a_file_in_the_place_of_the_kubelets_directory() {
     let scene = setup().set();
-    fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
-    fs::write(scene.node.kubelet_registry_dir(), "").unwrap();
+    fs::remove_dir(scene.node.plugins_registry()).unwrap();
+    fs::write(scene.node.plugins_registry(), "").unwrap();
     finds(&scene, "kubelet directory", "is not a directory");
 }
 

@@ -36,7 +36,7 @@ fn kubelet_process(scene: &Scene, root_dir: &Path, root: &Path) {
 fn take_away(scene: &Scene) {
     let names = (0..).map(|number| scene.node.root().join(format!("old-{number}")));
     let elsewhere = names.into_iter().find(|path| !path.exists()).unwrap();
-    fs::rename(scene.node.kubelet_registry_dir(), elsewhere).unwrap();
+    fs::rename(scene.node.plugins_registry(), elsewhere).unwrap();
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_kubelet_that_does_not_run() {
 #[test]
 fn a_kubelet_directory_that_is_missing() {
     let mut scene = setup().set();
-    fs::remove_dir(scene.node.kubelet_registry_dir()).unwrap();
+    fs::remove_dir(scene.node.plugins_registry()).unwrap();
     finds(&scene, "kubelet running", "plugins_registry is missing");
     kubelet_process(&scene, &scene.node.kubelet_root(), Path::new("/"));
     scene.registrar.start();
@@ -148,7 +148,7 @@ fn a_plugins_registry_recreated_under_a_running_kubelet() {
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "registered");
     take_away(&scene);
-    scene.node.make_kubelet_registry_dir();
+    scene.node.make_plugins_registry();
     waits_for_a_restart(&scene);
     finds(&scene, "kubelet directory", "was deleted");
 }
@@ -175,7 +175,7 @@ fn a_recreated_plugins_registry_is_remembered_across_a_restart_of_the_registrar(
             scene.registrar.stop();
         }
         take_away(&scene);
-        scene.node.make_kubelet_registry_dir();
+        scene.node.make_plugins_registry();
         if down {
             scene.registrar.start();
         } else {

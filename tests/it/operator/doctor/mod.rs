@@ -177,7 +177,7 @@ fn a_link_made_by_hand_that_leads_to_our_socket_is_a_warning_with_the_command_th
     let scene = setup().started();
     let _driver = scene.node.driver(NAME);
     scene.phase(NAME, "waiting-for-kubelet");
-    let by_hand = scene.node.kubelet_registry_dir().join("by-hand.sock");
+    let by_hand = scene.node.plugins_registry().join("by-hand.sock");
     for target in [scene.node.reg_socket(NAME), scene.node.link(NAME)] {
         symlink(target, &by_hand).unwrap();
         let finding = only(&findings(&doctor(&scene)), "link");
@@ -214,7 +214,7 @@ fn words_in_a_path_do_not_change_the_fix() {
     fs::create_dir(&registry).unwrap();
     let config = scene.node.default_config(&[]);
     scene.node.write_config(&format!(
-        "{config}registry_dir = {registry:?}\n[drivers.{NAME:?}]\n"
+        "{config}plugins_registry = {registry:?}\n[drivers.{NAME:?}]\n"
     ));
     scene.registrar.start();
     fs::create_dir(registry.join(format!("{NAME}-reg.sock"))).unwrap();

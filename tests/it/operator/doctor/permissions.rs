@@ -100,7 +100,7 @@ fn a_socket_that_may_not_be_connected_to() {
     let driver = scene.node.driver(NAME);
     for directory in [
         scene.node.root().join("vdata/storage"),
-        scene.node.kubelet_registry_dir(),
+        scene.node.plugins_registry(),
     ] {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
     }

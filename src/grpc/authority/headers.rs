@@ -8,7 +8,7 @@ const AUTHORITY: usize = 1;
 /// The stream dependency and weight in front of the block.
 const PRIORITY_LEN: usize = 5;
 
-/// Its name as a string of its own, plain and in Huffman code.
+/// `:authority` as a string, plain and in Huffman code.
 const NAMES: [Text<'_>; 2] = [
     (false, b":authority"),
     (true, b"\xb8\x3b\x53\x39\xec\x32\x7d\x7f"),

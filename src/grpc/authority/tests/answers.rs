@@ -153,17 +153,10 @@ async fn a_client_with_huffman_code_is_answered_call_after_call() {
 async fn ends(bytes: &[u8]) -> hyper::Result<()> {
     let (mut client, server) = UnixStream::pair().expect("a connection");
     let served = serve(adapted(server));
-    // The server may hang up in the middle.
-    let write = async {
-        drop(
-            client
-                .write_all(&[&conversation(&[]), bytes].concat())
-                .await,
-        )
-    };
-    tokio::time::timeout(DEADLINE, write)
-        .await
-        .expect("it reads");
+    let sent = [&conversation(&[]), bytes].concat();
+    // The server may hang up before it has read everything.
+    let write = tokio::time::timeout(DEADLINE, client.write_all(&sent));
+    drop(write.await.expect("it reads"));
     let mut received = Vec::new();
     let mut kinds = Vec::new();
     let read = client.read_to_end(&mut received);
@@ -211,4 +204,17 @@ async fn hostile_frames_end_their_connection() {
         let start = &bytes[..bytes.len().min(40)];
         assert!(ends(&bytes).await.is_err(), "{start:x?}");
     }
+}
+
+#[tokio::test]
+async fn another_protocol_ends_its_connection() {
+    let (mut client, server) = UnixStream::pair().expect("a connection");
+    let served = serve(adapted(server));
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    client.write_all(request).await.expect("sent");
+    let ended = tokio::time::timeout(DEADLINE, served).await;
+    ended
+        .expect("an end")
+        .expect("no panic")
+        .expect_err("no HTTP/2");
 }

@@ -16,7 +16,7 @@ use super::origin::Origin;
 use super::schema::{keys_below, meant};
 use super::sources::Found;
 
-const PREFIX: &str = "NSDR_";
+pub(super) const PREFIX: &str = "NSDR_";
 const BETWEEN: &str = "__";
 
 const FOR_DRIVER: &str = "a driver cannot be set by the environment, because its id has dots and a \

@@ -5,7 +5,7 @@ use figment::Error;
 use figment::error::{Actual, Kind};
 use figment::value::{Dict, Value};
 
-use super::environment::variable;
+use super::environment::{PREFIX, variable};
 use super::key::Key;
 use super::origin::Origin;
 use super::settings::{OWN_KEYS, Settings};
@@ -105,7 +105,13 @@ pub(super) fn keys_below(table: &[&str]) -> Vec<Key> {
 pub(super) fn meant(origin: &Origin, path: &[String]) -> Option<String> {
     let general = keys_below(&[]);
     if let Origin::Variable(name) = origin {
-        return closest(&name.to_ascii_uppercase(), general.iter().map(variable));
+        // All variables begin with the prefix, which would make each similar to any other.
+        let name = name.to_ascii_uppercase();
+        let bare = name.strip_prefix(PREFIX).unwrap_or(&name);
+        let known = general
+            .iter()
+            .map(|key| variable(key)[PREFIX.len()..].to_owned());
+        return closest(bare, known).map(|meant| format!("{PREFIX}{meant}"));
     }
     let (last, table) = path.split_last()?;
     let parts: Vec<&str> = table.iter().map(String::as_str).collect();

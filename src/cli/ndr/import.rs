@@ -23,7 +23,7 @@ pub(crate) fn import(flags: &NdrFlags, ignored: &[String], words: &[String]) -> 
     if let Some(word) = words.first() {
         let word = printable(word);
         return Err(Exit::Usage(format!(
-            "import-ndr takes the flags of node-driver-registrar, and \"{word}\" is none; write: {FORM}"
+            "import-ndr takes flags of node-driver-registrar, and \"{word}\" is not a flag; write: {FORM}"
         )));
     }
     print(&configuration(flags, ignored).map_err(Exit::Usage)?)

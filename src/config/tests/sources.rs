@@ -107,6 +107,10 @@ fn an_unknown_variable_is_a_warning_with_the_one_that_was_meant() {
         "environment variable NSDR_log__level is ignored: it sets no key, \
          did you mean NSDR_LOG__LEVEL?"
     );
+    assert_eq!(
+        warning("NSDR_PORT", "tcp://10.96.14.2:9809"),
+        "environment variable NSDR_PORT is ignored: it sets no key"
+    );
     for name in [
         "NSDR_",
         "NSDR___",

@@ -111,6 +111,7 @@ fn server_of(exposure: &Exposure, socket: &Path) -> Option<(u32, String)> {
 /// `known` is the driver as the daemon, which has waited longer, shows it.
 pub(super) async fn ask(
     settings: &DriverSettings,
+    plugins_dir: &Path,
     found: bool,
     known: Option<&Driver>,
     reach: &Reach,
@@ -126,7 +127,7 @@ pub(super) async fn ask(
     };
     answer.map_err(|error| {
         if !error.is_node_info_late() || hurried == *settings {
-            return diagnose(settings, &error);
+            return diagnose(settings, plugins_dir, &error);
         }
         let given_up = known.filter(|driver| driver.cause() == Cause::NodeInfoLate);
         given_up.map_or_else(
@@ -148,17 +149,19 @@ fn slow(settings: &DriverSettings) -> Finding {
     Finding::warning(NODE_GET_INFO, found, fix)
 }
 
-fn diagnose(settings: &DriverSettings, error: &DriverError) -> Finding {
+fn diagnose(settings: &DriverSettings, plugins_dir: &Path, error: &DriverError) -> Finding {
     let (path, socket) = (&settings.csi_socket, settings.csi_socket.display());
     let quoted = quoted_path(path);
     let inspect = format!("ask the driver: node-storage-driver-registrar inspect {quoted}");
     let fault = |check, fix: &str| Finding::fault(check, error, fix);
     match error {
-        // The words are the same for every driver below it.
-        DriverError::NoDirectory { missing, .. } if missing != directory::of(path) => {
+        // Every driver of plugins_dir has the same words, which are printed once.
+        DriverError::NoDirectory { missing, .. }
+            if path.starts_with(plugins_dir) && plugins_dir.starts_with(missing) =>
+        {
             let (shown, question) = (missing.display(), mount_question(missing));
             let found = format!("{shown} is missing{question}");
-            let fix = "mount its file system; or correct plugins_dir or csi_socket; or start the driver, if it creates the directory";
+            let fix = "mount its file system, or correct plugins_dir, or start the driver, if it creates the directory";
             Finding::fault("csi.sock", found, fix)
         }
         DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::Removed(_) => {
@@ -250,7 +253,7 @@ mod tests {
             ),
         ];
         for (error, command) in commands {
-            let fix = diagnose(&settings, &error).fix;
+            let fix = diagnose(&settings, Path::new("/p"), &error).fix;
             assert!(fix.ends_with(&command), "{fix}");
         }
     }

@@ -36,7 +36,8 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
     let settings = &inputs.settings.driver(id);
     let is_configured = inputs.settings.drivers.contains_key(id);
     let shown = inputs.shown().iter().find(|driver| driver.id == id);
-    let findings = match ask(settings, !is_configured, shown, &inputs.reach).await {
+    let plugins_dir = &inputs.settings.plugins_dir;
+    let findings = match ask(settings, plugins_dir, !is_configured, shown, &inputs.reach).await {
         Ok(answer) => {
             let mounts = mount_propagation::check(inputs, kubelets, settings);
             let layout = inputs.settings.layout();

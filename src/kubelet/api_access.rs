@@ -114,10 +114,18 @@ fn exists(proc: &Path, path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::process::tests::System;
     use super::*;
 
     impl System {
+        fn directory(self, path: &str) -> System {
+            let system = self.proc().join("..");
+            fs::create_dir_all(system.join(path.trim_start_matches('/'))).unwrap();
+            self
+        }
+
         fn access(&self, called: Option<u32>) -> Result<ApiAccess, Dispute> {
             ApiAccess::find(&self.proc(), called)
         }

@@ -54,11 +54,6 @@ impl System {
         running(&self.proc())
     }
 
-    pub(in crate::kubelet) fn directory(self, path: &str) -> System {
-        fs::create_dir_all(self.0.path().join(path.trim_start_matches('/'))).unwrap();
-        self
-    }
-
     /// The first kubelet names this root, or has it without a flag.
     #[track_caller]
     fn has(&self, root: &str, is_named: bool) {

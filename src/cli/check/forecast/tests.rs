@@ -187,11 +187,11 @@ fn other_directories_announce_every_driver_that_was_not_withdrawn_by_hand() {
             "kubelet.sees_registry_as has changed from /r to /host/r",
         ),
         (
-            "registry_dir = '/k2'\n",
+            "plugins_registry = '/k2'\n",
             "kubelet.plugins_registry has changed from /k/plugins_registry to /k2",
         ),
         (
-            "registry_dir = '/r'\n",
+            "plugins_registry = '/r'\n",
             "kubelet.plugins_registry has changed from /k/plugins_registry to /r",
         ),
     ] {
@@ -224,7 +224,7 @@ fn a_driver_that_does_not_answer_is_announced_only_when_it_does_and_may_be_withd
             "announce       a: drivers.\"a\".endpoint has changed from /p/a/csi.sock to /e, when it responds",
         ),
         (
-            "registry_dir = '/k2'\n[drivers.a]\n",
+            "plugins_registry = '/k2'\n[drivers.a]\n",
             "withdraw       a: kubelet.plugins_registry has changed from /k/plugins_registry to /k2; announced when it responds",
         ),
     ] {
@@ -250,9 +250,9 @@ fn a_lost_driver_stays_while_its_volumes_are_in_use_and_does_not_move() {
             "leave alone    a: [drivers.\"a\"] was removed, and discovery.enabled is false, and the registration stays until its volumes are unmounted: 2 volumes are in use"
         ]
     );
-    let moved = lines(used, "registry_dir = '/k2'\n", &[]);
+    let moved = lines(used, "plugins_registry = '/k2'\n", &[]);
     assert!(moved[0].contains("a reload is refused"), "{moved:?}");
-    let answering = lines(used, "registry_dir = '/k2'\n[drivers.a]\n", &[]);
+    let answering = lines(used, "plugins_registry = '/k2'\n[drivers.a]\n", &[]);
     assert!(answering[0].starts_with("announce "), "{answering:?}");
     let unregistered = |drivers: &mut Vec<RunningDriver>| {
         used(drivers);
@@ -273,7 +273,7 @@ fn a_wrong_pin_counts_as_no_answer() {
         lines(alone, &toml, &[]),
         [format!("leave alone    a: {reports}; {after}")]
     );
-    let toml = format!("registry_dir = '/k2'\n{pin}");
+    let toml = format!("plugins_registry = '/k2'\n{pin}");
     let moved = "kubelet.plugins_registry has changed from /k/plugins_registry to /k2";
     assert_eq!(
         lines(alone, &toml, &[]),

@@ -344,3 +344,20 @@ async fn a_mount_that_hangs_does_not_gather_those_who_wait_for_it() {
     drop(answer);
     hears_of(&mut watcher, "driver").await;
 }
+
+/// The clock jumps to the next deadline: what passes is what the watcher leaves to the rest of the daemon.
+#[tokio::test(start_paused = true)]
+async fn a_storm_leaves_half_of_the_time_to_others() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("csi.sock");
+    fs::write(&path, "").unwrap();
+    let mut watcher = Watcher::new(Reach::default());
+    watcher.follow(&path, &"driver");
+    let start = tokio::time::Instant::now();
+    for mode in [0o600, 0o644].repeat(200) {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        watcher.changed().await;
+    }
+    // Each look counts for half a millisecond, and the allowance is a tenth of a second.
+    assert!(start.elapsed() >= Duration::from_millis(200));
+}

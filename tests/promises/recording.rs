@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
+use bed::ByteServer;
 use bed::exchange::call;
 use bed::registrar::{chosen, clear_environment};
-use bed::scene::{KEEP, NAME, OTHER, SOON};
-use bed::{ByteServer, Process, eventually};
+use bed::scene::{NAME, OTHER};
 use serde_json::Value;
 
+use crate::PROGRAM;
 use crate::configuration;
 use crate::list::keeps;
 use crate::node::Node;
 use crate::release::{Release, VERSION, is_released, root};
 use crate::saved_state::MAPS;
 use crate::shape::Shape;
-use crate::{PROGRAM, setup};
 
 /// Set to write the record of the version of Cargo.toml.
 const ASKED: &str = "RECORD_RELEASE";
@@ -123,7 +123,10 @@ fn record_node(directory: &Path) {
 fn record_verify(directory: &Path) {
     use std::time::Duration;
 
-    use bed::ApiServer;
+    use bed::scene::{KEEP, SOON};
+    use bed::{ApiServer, Process, eventually};
+
+    use crate::setup;
 
     let (mut scene, _driver, kubelet) = setup().more(KEEP).registered();
     let config = scene.node.config_file();

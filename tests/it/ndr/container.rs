@@ -69,7 +69,11 @@ fn a_kubelet_in_a_container_registers_through_the_paths_that_it_sees() {
     let (content, findings) = doctor(&scene);
     assert!(!content && findings.len() == 1, "{findings:#?}");
     assert_eq!(findings[0]["check"], "mount propagation", "{findings:#?}");
-    assert_says(&findings[0], "fix", Path::new("start the kubelet"));
+    assert_says(
+        &findings[0],
+        "fix",
+        Path::new("run the container of the kubelet with"),
+    );
     // The kubelet does not notice a restart of the registrar there either.
     let mark = scene.kubelet.mark();
     scene.registrar.kill9();

@@ -47,7 +47,7 @@ pub(super) fn read(environment: &[(OsString, OsString)], found: &mut Found) {
     }
 }
 
-/// The key or the table that a variable sets; none for an unknown variable. Only capitals count: otherwise two
+/// The key that a variable sets; none for an unknown variable. Only capitals count: otherwise two
 /// variables could set the same key.
 fn path(name: &OsStr) -> Option<Vec<String>> {
     let name = name.to_str()?.strip_prefix(PREFIX)?;
@@ -57,8 +57,7 @@ fn path(name: &OsStr) -> Option<Vec<String>> {
     let name = name.to_ascii_lowercase();
     let path: Vec<String> = name.split(BETWEEN).map(str::to_owned).collect();
     let mut keys = keys_below(&[]).into_iter();
-    keys.any(|key| key.parts().starts_with(&path))
-        .then_some(path)
+    keys.any(|key| key.parts() == path).then_some(path)
 }
 
 fn layer(origin: Origin, path: &[String], value: &OsStr) -> Result<Layer, Problem> {

@@ -23,7 +23,7 @@ pub(crate) fn is_one(a: &Path, b: &Path) -> bool {
 }
 
 /// Where the path leads, as far as it exists.
-pub(super) fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|there| {
         let rest = path.strip_prefix(there).ok()?;
         let there = fs::canonicalize(there).ok()?;

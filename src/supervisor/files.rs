@@ -99,7 +99,8 @@ impl Disk<'_> {
         let ours = self.files.service.as_ref().map(Service::socket);
         match place.listen(ours, self.take_over) {
             Ok((listener, identity)) => {
-                let new = Service::start(listener, identity.clone(), Arc::clone(self.endpoint));
+                let endpoint = Arc::clone(self.endpoint);
+                let new = Service::start(listener, identity.clone(), &place.path, endpoint);
                 if let Some(old) = self.files.service.replace(new) {
                     self.removals.shadow(place.path, old.socket().clone());
                     self.files.retired.push(old.retire());

@@ -149,13 +149,12 @@ impl Runner {
 
     /// Removes the driver's link and socket, if they are ours.
     fn withdraw(&mut self, layout: &Layout, removals: &mut Removals) {
-        self.files.service = None;
         self.drop_unclaimed(layout);
         if let Some((name, identity)) = self.driver.links() {
             removals.remove(layout.link(name), identity);
         }
-        if let Some((name, identity)) = self.driver.serves() {
-            removals.remove(layout.socket(name), identity);
+        if let Some(service) = self.files.service.take() {
+            removals.remove(service.path().to_owned(), service.socket());
         }
         self.driver.was_withdrawn();
     }

@@ -70,7 +70,8 @@ fn configuration(flags: &NdrFlags, ignored: &[String]) -> Result<String, String>
     let mut notes = vec!["Equivalent to the flags of node-driver-registrar"];
     notes.extend(flags.without_effect());
     notes.extend(no_effect.as_deref());
-    Ok(format!("# {}\n{table}{of_node}", notes.join("\n# ")))
+    // Before the table of the driver, so that a key which loses its "#" is not one of that table.
+    Ok(format!("# {}\n{of_node}{table}", notes.join("\n# ")))
 }
 
 #[cfg(test)]

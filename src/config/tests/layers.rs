@@ -145,7 +145,7 @@ fn variables_have_the_types_of_their_keys() {
         .variable("NSDR_DEFAULTS__REQUIRE_PROBE", "true")
         .variable("NSDR_DEFAULTS__WITHDRAW_AFTER", "1h30m")
         .variable("NSDR_DISCOVERY__EXCLUDE", "[a.*, b]")
-        .variable("NSDR_KUBELET", "{root_dir=/k}")
+        .variable("NSDR_KUBELET__ROOT_DIR", "/k")
         .variable("NSDR_HTTP__LISTEN", "[::1]:80");
     let settings = bench.load().settings;
     assert_eq!(settings.plugins_dir, PathBuf::from("/p,[q]"));

@@ -114,6 +114,8 @@ fn an_unknown_variable_is_a_warning_with_the_one_that_was_meant() {
     for name in [
         "NSDR_",
         "NSDR___",
+        "NSDR_LOG",
+        "NSDR_HTTP",
         "NSDR_LOG__",
         "NSDR_LOG__LEVEL__X",
         "NSDR_PORT_9809_TCP_ADDR",

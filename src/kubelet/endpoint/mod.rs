@@ -3,6 +3,7 @@
 mod service;
 pub(crate) mod session;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::sync::oneshot;
 
 use self::session::{Endpoint, Session};
 use crate::disk::identity::Identity;
+use crate::disk::nesting::resolved;
 use crate::grpc::MESSAGE_LIMIT;
 use crate::grpc::authority::adapted;
 use crate::grpc::proto::registration::registration_server::RegistrationServer;
@@ -29,13 +31,15 @@ pub(crate) struct Service {
     task: Task,
     retire: oneshot::Sender<()>,
     socket: Identity,
+    path: PathBuf,
 }
 
 impl Service {
-    /// Serves `endpoint` on `listener`, which is bound to `socket`.
+    /// Serves `endpoint` on `listener`, which is bound to `socket` at `path`.
     pub(crate) fn start(
         listener: UnixListener,
         socket: Identity,
+        path: &Path,
         endpoint: Arc<Endpoint>,
     ) -> Service {
         let (retire, retired) = oneshot::channel();
@@ -48,12 +52,18 @@ impl Service {
             task: Task::spawn(server::serve(listener, LIMITS, connected, retired)),
             retire,
             socket,
+            path: resolved(path),
         }
     }
 
     /// The identity of the socket when it was bound.
     pub(crate) fn socket(&self) -> &Identity {
         &self.socket
+    }
+
+    /// Where the socket was bound, without links: a link on the way may lead elsewhere by now.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Accepts no more connections. The task finishes a call that is in progress.

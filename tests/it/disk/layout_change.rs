@@ -7,6 +7,7 @@ use std::path::Path;
 
 use bed::scene::{NAME, SOON};
 use bed::{Mounts, Scene, eventually, identity, wire};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::setup;
 
@@ -50,16 +51,11 @@ fn reload_decides(scene: &Scene) {
 fn a_link_that_makes_one_directory_of_two_waits_for_a_reload() {
     let (scene, _driver) = setup().published();
     let registry = scene.node.registry_dir();
-    fs::rename(&registry, registry.with_file_name("away")).unwrap();
-    eventually("the directory is a link", SOON, || {
-        // The registrar may be faster and create it again.
-        match fs::remove_dir_all(&registry) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.to_string()),
-        }
-        symlink(scene.node.plugins_registry(), &registry).map_err(|error| error.to_string())
-    });
+    let away = registry.with_file_name("away");
+    symlink(scene.node.plugins_registry(), &away).unwrap();
+    // At once: the registrar would create a directory that is missing for a moment.
+    let exchange = RenameFlags::RENAME_EXCHANGE;
+    renameat2(AT_FDCWD, &away, AT_FDCWD, &registry, exchange).unwrap();
     reload_decides(&scene);
     wait_one_directory(&scene);
     // Two directories again: a relative link would lead nowhere.
@@ -67,6 +63,10 @@ fn a_link_that_makes_one_directory_of_two_waits_for_a_reload() {
     fs::create_dir(&registry).unwrap();
     scene.registrar.succeed(&["reload"]);
     wait_two_directories(&scene);
+    // The socket of before was bound in the kubelet's directory.
+    let left = fs::read_dir(scene.node.plugins_registry()).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [scene.node.link(NAME)]);
 }
 
 /// Whichever of the two is mounted over the other. When the mount ends without a reload, nothing has happened.

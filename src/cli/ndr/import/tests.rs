@@ -48,10 +48,11 @@ fn the_flags_of_a_driver_become_its_table() {
         timeout: Some(std::time::Duration::from_millis(1500)),
         ..unit()
     };
+    let printed_table = printed(&flags);
+    assert!(printed_table.starts_with("# Equivalent to the flags of node-driver-registrar\n"));
     assert_eq!(
-        printed(&flags).split("\n# These flags").next().unwrap(),
-        "# Equivalent to the flags of node-driver-registrar\n\n\
-         [drivers.\"nfs.csi.k8s.io\"]\n\
+        printed_table.split_once("\n\n[").unwrap().1,
+        "drivers.\"nfs.csi.k8s.io\"]\n\
          csi_socket = \"/vdata/storage/plugins/nfs.csi.k8s.io/csi.sock\"  # --csi-address\n\
          endpoint = \"/vdata/storage/plugins/nfs.csi.k8s.io/csi.sock\"  # --kubelet-registration-path\n\
          request_timeout = \"1s 500ms\"  # --timeout\n"
@@ -88,6 +89,19 @@ fn what_concerns_the_whole_node_is_a_comment() {
             "{toml}"
         );
     }
+    // Without the "#", the keys are those of the node.
+    let active: String = toml
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(key) if key.contains("  # --") => format!("{key}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let settings = loaded(&active);
+    let plugins_registry = std::path::Path::new("/data/kubelet/plugins_registry");
+    assert_eq!(settings.kubelet.plugins_registry, plugins_registry);
+    assert_eq!(settings.drivers, loaded(&toml).drivers);
+    assert!(settings.http.listen.is_some());
 }
 
 #[test]
@@ -115,6 +129,6 @@ fn flags_without_an_effect_are_named() {
     let comments = "# Equivalent to the flags of node-driver-registrar\n\
                     # --connection-timeout is deprecated and has no effect\n\
                     # --enable-pprof has no effect: this program has no Go profiles\n\
-                    # no effect: --logtostderr --vmodule\n\n[drivers.";
+                    # no effect: --logtostderr --vmodule\n\n";
     assert!(toml.starts_with(comments), "{toml}");
 }

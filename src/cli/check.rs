@@ -17,7 +17,7 @@ use crate::api::control::ClientError;
 use crate::config::{Loaded, Settings, csi_socket};
 use crate::csi::discover::{IdleDirectory, found_now, idle_now, unseen_now};
 use crate::csi::trust::Exposure;
-use crate::disk::directory::{is_missing, nearest};
+use crate::disk::directory::{is_missing, missing_words};
 use crate::disk::layout::Layout;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -79,15 +79,14 @@ fn missing_plugins_dir(settings: &Settings, reach: &Reach) -> Option<String> {
     }
     let what = match fs::metadata(directory) {
         Ok(found) if found.is_dir() => return None,
-        Ok(_) => "is not a directory".to_owned(),
+        Ok(_) => " is not a directory".to_owned(),
         Err(error) if is_missing(&error) => {
-            let nearest = nearest(directory).display();
-            let fix = "check the spelling, and whether a disk is not mounted";
-            format!("does not exist; the nearest directory that exists is {nearest}: {fix}")
+            let words = missing_words(directory).unwrap_or_default();
+            format!(": {words}; check the spelling too")
         }
-        Err(error) => format!("cannot be looked at: {error}"),
+        Err(error) => format!(" cannot be looked at: {error}"),
     };
-    Some(format!("plugins_dir = \"{}\" {what}", directory.display()))
+    Some(format!("plugins_dir = \"{}\"{what}", directory.display()))
 }
 
 impl Plugins {

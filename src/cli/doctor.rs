@@ -12,15 +12,13 @@ use crate::api::status;
 use crate::cluster::program::{self, NoReport};
 use crate::disk::reach::Reach;
 use crate::disk::runtime_dir::locate;
-use crate::doctor::{Diagnosis, Finding, Inputs, Level};
+use crate::doctor::{Diagnosis, Inputs, Level};
 use crate::driver::phase::Phase;
 use crate::grpc::proto::control::Status;
-use crate::os::text::{enumerated, printable};
+use crate::os::text::printable;
 
 /// The columns before the words of a finding.
 const KEY: usize = 8;
-/// Drivers with the same finding that are named; the others are counted.
-const MOST_NAMED: usize = 5;
 
 pub(crate) async fn doctor(args: &Args, proc: &Path, json: bool) -> Result<(), Exit> {
     let mut counts = String::new();
@@ -77,27 +75,10 @@ fn summary(now: &Status) -> String {
 fn text(diagnosis: &Diagnosis, counts: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
     let room = screen.width().map(|width| width.saturating_sub(KEY));
-    for (index, finding) in diagnosis.findings.iter().enumerate() {
-        // What several drivers share is printed once.
-        let is_same = |other: &&Finding| other.is_same_but_for_driver(finding);
-        if diagnosis.findings[..index]
-            .iter()
-            .any(|other| is_same(&other))
-        {
-            continue;
-        }
-        let drivers = diagnosis.findings.iter().filter(is_same);
-        let drivers: Vec<String> = drivers
-            .filter_map(|same| same.driver.as_deref())
-            .map(printable)
-            .collect();
+    for finding in &diagnosis.findings {
         let severity = screen.paint.severity(finding.level == Level::Fault);
-        let named = enumerated(drivers.iter(), MOST_NAMED);
-        let driver = if drivers.is_empty() {
-            named
-        } else {
-            named + ": "
-        };
+        let driver = finding.driver.iter();
+        let driver: String = driver.map(|id| format!("{}: ", printable(id))).collect();
         lines.push(format!("{severity}: {driver}{}", finding.check));
         for (key, words) in [("  found", &finding.found), ("  fix", &finding.fix)] {
             let wrapped = words.lines().flat_map(|line| wrap(&printable(line), room));

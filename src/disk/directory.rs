@@ -89,12 +89,6 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> Option<bool> {
     Some(inode(a)? == inode(b)?)
 }
 
-/// The path, or the nearest directory above it that exists.
-pub(crate) fn nearest(path: &Path) -> &Path {
-    let mut above = path.ancestors();
-    above.find(|above| above.is_dir()).unwrap_or(Path::new("/"))
-}
-
 /// The topmost directory on the way to `path` that is missing, or `path` itself; none if `path` exists.
 pub(crate) fn missing(path: &Path) -> Option<&Path> {
     let above = path.ancestors();
@@ -106,6 +100,13 @@ pub(crate) fn missing(path: &Path) -> Option<&Path> {
 pub(crate) fn mount_question(missing: &Path) -> String {
     let nearest = missing.parent().filter(|above| above.parent().is_some());
     format!(" (is {} mounted?)", nearest.unwrap_or(missing).display())
+}
+
+/// That `path` is missing, by its topmost missing directory, and the question for the mount; none if it exists.
+pub(crate) fn missing_words(path: &Path) -> Option<String> {
+    let missing = missing(path)?;
+    let (shown, question) = (missing.display(), mount_question(missing));
+    Some(format!("{shown} is missing{question}"))
 }
 
 /// Device and inode of the file that the path leads to, which are the same under each of its paths.

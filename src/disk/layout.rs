@@ -70,10 +70,12 @@ impl Layout {
     /// A mount or a link can make one directory of two, or two of one, at any time. Until the next load of the
     /// configuration nothing is put there: a link could replace its own socket, or lead nowhere.
     pub(crate) fn holds(&self) -> Result<(), Obstacle> {
-        let is_one = directory::is_same(&self.registry_dir, &self.plugins_registry);
-        match is_one.is_none_or(|is_one| is_one == self.one_directory) {
-            true => Ok(()),
-            false => Err(Obstacle::OtherLayout(self.plugins_registry.clone())),
+        match directory::is_same(&self.registry_dir, &self.plugins_registry) {
+            Some(is_one) if is_one != self.one_directory => Err(Obstacle::OtherLayout {
+                plugins_registry: self.plugins_registry.clone(),
+                is_one,
+            }),
+            Some(_) | None => Ok(()),
         }
     }
 

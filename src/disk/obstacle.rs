@@ -29,13 +29,17 @@ pub(crate) enum Obstacle {
     /// The kubelet's directory is missing. Only the kubelet makes it.
     #[error("{} is missing; the kubelet makes it when it starts", .0.display())]
     NoDirectory(PathBuf),
-    /// registry_dir and the kubelet's directory were two directories at the last load of the configuration, and are
-    /// one now, or the other way round.
+    /// registry_dir and the kubelet's directory have become one directory, or two, since the configuration was
+    /// loaded.
     #[error(
-        "registry_dir and {} have become one directory or two since the configuration was loaded: node-storage-driver-registrar reload",
-        .0.display()
+        "registry_dir and {} are {} now; to use them so: node-storage-driver-registrar reload",
+        .plugins_registry.display(),
+        if *.is_one { "one directory" } else { "two directories" }
     )]
-    OtherLayout(PathBuf),
+    OtherLayout {
+        plugins_registry: PathBuf,
+        is_one: bool,
+    },
     /// The file system refused.
     #[error("{0}")]
     Failed(String),
@@ -58,10 +62,10 @@ impl Obstacle {
             Obstacle::LiveOwner(_) => Cause::LiveOwner,
             Obstacle::NotASocket(_) => Cause::AlienFile,
             Obstacle::Contested { .. } | Obstacle::RemovedAtOnce => Cause::Contested,
-            Obstacle::NameTaken(_)
-            | Obstacle::NoDirectory(_)
-            | Obstacle::OtherLayout(_)
-            | Obstacle::Failed(_) => Cause::Unspecified,
+            Obstacle::OtherLayout { .. } => Cause::OtherLayout,
+            Obstacle::NameTaken(_) | Obstacle::NoDirectory(_) | Obstacle::Failed(_) => {
+                Cause::Unspecified
+            }
         }
     }
 }

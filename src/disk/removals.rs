@@ -54,7 +54,7 @@ impl Removals {
     }
 
     /// A file of ours is not in its place, and must go when it is there again.
-    pub(crate) fn shadow(&mut self, path: PathBuf, identity: Identity) {
+    fn shadow(&mut self, path: PathBuf, identity: Identity) {
         if self.shadowed_files.len() == MOST_SHADOWED {
             self.shadowed_files.remove(0);
         }

@@ -10,7 +10,7 @@ use crate::config::DriverSettings;
 use crate::csi::error::DriverError;
 use crate::csi::query::{DriverQuery, NODE_GET_INFO};
 use crate::csi::trust::{Exposure, PIN, pinned_table};
-use crate::disk::directory::{self, mount_question};
+use crate::disk::directory;
 use crate::disk::drop_in::DRIVER_OF_ANOTHER_USER;
 use crate::disk::name::DriverName;
 use crate::disk::reach::Reach;
@@ -111,7 +111,6 @@ fn server_of(exposure: &Exposure, socket: &Path) -> Option<(u32, String)> {
 /// `known` is the driver as the daemon, which has waited longer, shows it.
 pub(super) async fn ask(
     settings: &DriverSettings,
-    plugins_dir: &Path,
     found: bool,
     known: Option<&Driver>,
     reach: &Reach,
@@ -127,7 +126,7 @@ pub(super) async fn ask(
     };
     answer.map_err(|error| {
         if !error.is_node_info_late() || hurried == *settings {
-            return diagnose(settings, plugins_dir, &error);
+            return diagnose(settings, &error);
         }
         let given_up = known.filter(|driver| driver.cause() == Cause::NodeInfoLate);
         given_up.map_or_else(
@@ -149,21 +148,12 @@ fn slow(settings: &DriverSettings) -> Finding {
     Finding::warning(NODE_GET_INFO, found, fix)
 }
 
-fn diagnose(settings: &DriverSettings, plugins_dir: &Path, error: &DriverError) -> Finding {
+fn diagnose(settings: &DriverSettings, error: &DriverError) -> Finding {
     let (path, socket) = (&settings.csi_socket, settings.csi_socket.display());
     let quoted = quoted_path(path);
     let inspect = format!("ask the driver: node-storage-driver-registrar inspect {quoted}");
     let fault = |check, fix: &str| Finding::fault(check, error, fix);
     match error {
-        // Every driver of plugins_dir has the same words, which are printed once.
-        DriverError::NoDirectory { missing, .. }
-            if path.starts_with(plugins_dir) && plugins_dir.starts_with(missing) =>
-        {
-            let (shown, question) = (missing.display(), mount_question(missing));
-            let found = format!("{shown} is missing{question}");
-            let fix = "mount its file system, or correct plugins_dir, or start the driver, if it creates the directory";
-            Finding::fault("csi.sock", found, fix)
-        }
         DriverError::Absent(_) | DriverError::NoDirectory { .. } | DriverError::Removed(_) => {
             fault(
                 "csi.sock",
@@ -253,7 +243,7 @@ mod tests {
             ),
         ];
         for (error, command) in commands {
-            let fix = diagnose(&settings, Path::new("/p"), &error).fix;
+            let fix = diagnose(&settings, &error).fix;
             assert!(fix.ends_with(&command), "{fix}");
         }
     }

@@ -2,12 +2,13 @@
 
 use std::iter;
 
-use super::{AS_ROOT, Finding, Inputs};
+use super::{AS_ROOT, Finding, Inputs, RELOAD};
 use crate::api::control::ClientError;
 use crate::config::Settings;
 use crate::disk::name::DriverName;
 use crate::driver::phase::Phase;
-use crate::grpc::proto::control::Status;
+use crate::grpc::proto::control::{Cause, Status};
+use crate::os::text::quoted;
 
 /// The only findings, where the other checks would say nothing about the daemon.
 pub(super) fn check(inputs: &Inputs) -> Option<Vec<Finding>> {
@@ -42,8 +43,11 @@ fn own_words(status: &Status, difference: &str) -> Vec<Finding> {
     let drivers = status.drivers.iter();
     for driver in drivers.filter(|driver| driver.phase != registered) {
         let found = format!("{}: {}", driver.phase, driver.reason);
-        let socket = &driver.csi_socket;
-        let fix = format!("node-storage-driver-registrar inspect {socket}");
+        let socket = quoted(&driver.csi_socket);
+        let fix = match driver.cause() {
+            Cause::OtherLayout => RELOAD.to_owned(),
+            _ => format!("node-storage-driver-registrar inspect {socket}"),
+        };
         findings.push(Finding {
             driver: Some(driver.id.clone()),
             ..Finding::fault("daemon", found, fix)

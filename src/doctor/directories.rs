@@ -15,6 +15,30 @@ use crate::csi::trust::Exposure;
 use crate::disk::directory::{self, is_missing};
 use crate::os::text::quoted_path;
 
+/// The check of plugins_dir.
+pub(super) const PLUGINS_DIR: &str = "plugins_dir";
+
+/// plugins_dir is missing: a fault for the drivers that are declared below it, and a warning for discovery. The
+/// registrar never creates it.
+pub(super) fn missing_plugins_dir(
+    Inputs {
+        settings, reach, ..
+    }: &Inputs,
+) -> Option<Finding> {
+    let plugins_dir = &settings.plugins_dir;
+    let mut declared = settings.drivers.values();
+    let is_needed = declared.any(|driver| driver.csi_socket.starts_with(plugins_dir));
+    if !is_needed && !settings.discovery.enabled || reach.may_hang(plugins_dir) {
+        return None;
+    }
+    let found = directory::missing_words(plugins_dir)?;
+    let fix = "mount its file system, or set plugins_dir to the drivers' directory, or start the drivers, if they create it";
+    Some(match is_needed {
+        true => Finding::fault(PLUGINS_DIR, found, fix),
+        false => Finding::warning(PLUGINS_DIR, found, fix),
+    })
+}
+
 pub(super) fn check(inputs: &Inputs, kubelets: &KubeletFindings) -> Vec<Finding> {
     let settings = &inputs.settings;
     let mut findings = Vec::new();

@@ -8,6 +8,9 @@ type Check = &'static str;
 /// The fix for a check that needs more rights.
 pub(super) const AS_ROOT: &str = "run the doctor as root";
 
+/// The fix for a daemon that has to read its configuration again.
+pub(super) const RELOAD: &str = "node-storage-driver-registrar reload";
+
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
@@ -38,12 +41,6 @@ impl Finding {
             found: found.to_string(),
             fix: fix.to_string(),
         }
-    }
-
-    /// Both say the same, of whichever driver.
-    pub(crate) fn is_same_but_for_driver(&self, other: &Finding) -> bool {
-        let is_same_check = (self.level, self.check) == (other.level, other.check);
-        is_same_check && self.found == other.found && self.fix == other.fix
     }
 
     pub(super) fn warning(check: Check, found: impl ToString, fix: impl ToString) -> Finding {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::sandbox::inside;
 use super::{Finding, Inputs};
-use crate::disk::directory;
+use crate::disk::nesting::is_one;
 use crate::kubelet::process::{KubeletProcess, running};
 use crate::kubelet::start_sockets::StartSockets;
 
@@ -23,11 +23,6 @@ pub(super) struct KubeletFindings {
     root: PathBuf,
     /// In our root. The process that listens there may have another name, such as k3s.
     sockets: StartSockets,
-}
-
-/// Both paths lead to the same directory, whatever links are on the way.
-fn is_same(a: &Path, b: &Path) -> bool {
-    a == b || directory::is_same(a, b) == Some(true)
 }
 
 impl KubeletFindings {
@@ -73,7 +68,7 @@ impl KubeletFindings {
     /// The kubelet with our root.
     fn ours(&self) -> Option<&KubeletProcess> {
         let mut found = self.found.iter();
-        found.find(|kubelet| is_same(&kubelet.root(), &self.root))
+        found.find(|kubelet| is_one(&kubelet.root(), &self.root))
     }
 
     /// The process of the kubelet with our root, as far as it is known: the process that sent Notify, the

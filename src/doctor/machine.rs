@@ -6,8 +6,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::{Finding, Inputs, idle_directories};
-use crate::disk::directory::{missing, mount_question};
+use super::{Finding, Inputs, directories, idle_directories};
 
 /// The kernel's defaults on a machine with little memory. Kubelets and log shippers use many.
 const INOTIFY_LIMITS: [(&str, u64); 2] = [("max_user_instances", 128), ("max_user_watches", 8192)];
@@ -24,8 +23,9 @@ pub(super) fn check(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let settings = &inputs.settings;
-    // A directory without a csi.sock says why discovery finds no driver.
-    let is_explained = |finding: &Finding| finding.check == idle_directories::CHECK;
+    // A directory without a csi.sock, or none, says why discovery finds no driver.
+    let whys = [idle_directories::CHECK, directories::PLUGINS_DIR];
+    let is_explained = |finding: &Finding| whys.contains(&finding.check);
     if drivers.is_empty() && !before.iter().any(is_explained) {
         findings.push(no_drivers(inputs));
     }
@@ -39,23 +39,9 @@ pub(super) fn check(
     findings
 }
 
-fn no_drivers(
-    Inputs {
-        settings, reach, ..
-    }: &Inputs,
-) -> Finding {
-    let plugins_dir = &settings.plugins_dir;
-    if settings.discovery.enabled
-        && !reach.may_hang(plugins_dir)
-        && let Some(missing) = missing(plugins_dir)
-    {
-        let (shown, question) = (plugins_dir.display(), mount_question(missing));
-        let found = format!("{shown} does not exist{question}; discovery finds no driver");
-        let fix = "mount its file system, or set plugins_dir to the drivers' directory, or start the drivers, if they create it";
-        return Finding::warning("plugins_dir", found, fix);
-    }
+fn no_drivers(Inputs { settings, .. }: &Inputs) -> Finding {
     if settings.discovery.enabled {
-        let sockets = plugins_dir.join("*/csi.sock");
+        let sockets = settings.plugins_dir.join("*/csi.sock");
         let found = format!("no drivers: {} does not exist", sockets.display());
         let fix =
             "start a driver with its socket there, or set plugins_dir to the drivers' directory";

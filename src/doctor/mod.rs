@@ -21,7 +21,7 @@ mod volumes;
 
 use serde::Serialize;
 
-use self::finding::AS_ROOT;
+use self::finding::{AS_ROOT, RELOAD};
 pub(crate) use self::finding::{Finding, Level};
 pub(crate) use self::inputs::Inputs;
 use self::kubelets::KubeletFindings;
@@ -75,14 +75,20 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
     // Without its directories no driver gets any further, and each driver would repeat that.
     let is_blocked = has_fault(&node);
     let mut findings = node;
+    let plugins_dir = directories::missing_plugins_dir(inputs);
+    let has_directory = |id: &&String| {
+        let socket = inputs.settings.driver(id).csi_socket;
+        plugins_dir.is_none() || !socket.starts_with(&inputs.settings.plugins_dir)
+    };
     if !is_blocked {
-        for id in &drivers {
+        for id in drivers.iter().filter(has_directory) {
             for mut finding in registration::check(inputs, &kubelets, id).await {
                 finding.driver = Some(id.clone());
                 findings.push(finding);
             }
         }
     }
+    findings.extend(plugins_dir);
     findings.extend(volumes::check(inputs).await);
     findings.extend(other_links::check(inputs));
     if let Err(error) = &inputs.daemon

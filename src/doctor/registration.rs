@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::csi_socket::{ask, declared_fix, exposed};
 use super::daemon;
 use super::kubelets::KubeletFindings;
-use super::{Finding, Inputs, mount_propagation};
+use super::{Finding, Inputs, RELOAD, mount_propagation};
 use crate::config::DriverSettings;
 use crate::csi::trust::Exposure;
 use crate::disk::directory;
@@ -36,8 +36,7 @@ pub(super) async fn check(inputs: &Inputs, kubelets: &KubeletFindings, id: &str)
     let settings = &inputs.settings.driver(id);
     let is_configured = inputs.settings.drivers.contains_key(id);
     let shown = inputs.shown().iter().find(|driver| driver.id == id);
-    let plugins_dir = &inputs.settings.plugins_dir;
-    let findings = match ask(settings, plugins_dir, !is_configured, shown, &inputs.reach).await {
+    let findings = match ask(settings, !is_configured, shown, &inputs.reach).await {
         Ok(answer) => {
             let mounts = mount_propagation::check(inputs, kubelets, settings);
             let layout = inputs.settings.layout();
@@ -144,7 +143,7 @@ impl Registration<'_> {
         match fs::read_link(&link) {
             Ok(held) if held == target => {
                 let other = self.kubelets.not_seen_at_all().or_else(|| self.blind());
-                other.unwrap_or_else(|| not_registered(&driver.id))
+                other.unwrap_or_else(|| not_registered(driver))
             }
             Ok(held) => {
                 let [link, held, target] = [&link, &held, &target].map(|path| path.display());
@@ -167,12 +166,17 @@ impl Registration<'_> {
     }
 }
 
-fn not_registered(id: &str) -> Finding {
-    let found = "the link is right and a kubelet runs, but it has not registered the driver";
+fn not_registered(driver: &Driver) -> Finding {
     let see = "see journalctl -u kubelet | grep -i plugin";
+    // The kubelet's own back-off: an announcement does not shorten it.
+    if driver.cause() == Cause::KubeletSilent {
+        let fix = format!("wait 2 minutes; then {see}");
+        return Finding::fault("kubelet registering", &driver.reason, fix);
+    }
+    let found = "the link is right and a kubelet runs, but it has not registered the driver";
     let fix = format!(
         "{see}; then: node-storage-driver-registrar reannounce {}",
-        quoted(id)
+        quoted(&driver.id)
     );
     Finding::fault("kubelet registering", found, fix)
 }
@@ -195,6 +199,7 @@ fn conflict_fix(driver: &Driver, rival: Option<String>) -> String {
             format!("{stop}; or set on_live_owner = \"take-over\"")
         }
         Cause::AlienFile => "move the file or directory away".into(),
+        Cause::OtherLayout => RELOAD.into(),
         Cause::Contested => {
             format!("stop the script or the second registrar that removes it; {JOURNAL}")
         }

@@ -8,6 +8,7 @@ use super::{AdvertisedInfo, Driver};
 use crate::disk::identity::Identity;
 use crate::disk::name::DriverName;
 use crate::disk::obstacle::Obstacle;
+use crate::grpc::proto::control::Cause;
 use crate::os::process::Process;
 
 impl Driver {
@@ -76,6 +77,17 @@ impl Driver {
     /// The kubelet watches a directory that was deleted.
     pub(crate) fn waits_for_a_restart_of_the_kubelet(&self) -> bool {
         self.registration == RegistrationState::Unregistered(Unregistered::DirectoryReplaced)
+    }
+
+    /// The code for programs, if more than a moment of patience is called for.
+    pub(crate) fn why_the_kubelet_is_late(&self) -> Option<Cause> {
+        if self.waits_for_a_restart_of_the_kubelet() {
+            Some(Cause::DirectoryReplaced)
+        } else {
+            self.announcer
+                .is_unanswered()
+                .then_some(Cause::KubeletSilent)
+        }
     }
 
     pub(crate) fn advertised(&self) -> &AdvertisedInfo {

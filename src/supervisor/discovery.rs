@@ -226,10 +226,12 @@ impl Supervisor {
         };
         let exists = there.is_some();
         self.discovery.trouble = (!exists).then(|| {
-            let question = directory::missing(directory).map(directory::mount_question);
-            let question = question.unwrap_or_default();
+            // The main loop does not wait for a file system that another machine or program serves.
+            let may_look = !self.reach.may_hang(directory);
+            let words = may_look.then(|| directory::missing_words(directory)).flatten();
+            let words = words.unwrap_or_else(|| format!("{shown} is missing"));
             format!(
-                "plugins_dir: {shown} does not exist{question}, so that discovery finds no driver: create it, or mount its file system, or set discovery.enabled = false"
+                "plugins_dir: {words}, so that discovery finds no driver: create it, or mount its file system, or set discovery.enabled = false"
             )
         });
         let mut there = there.unwrap_or_default();

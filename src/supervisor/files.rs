@@ -102,7 +102,7 @@ impl Disk<'_> {
                 let endpoint = Arc::clone(self.endpoint);
                 let new = Service::start(listener, identity.clone(), &place.path, endpoint);
                 if let Some(old) = self.files.service.replace(new) {
-                    self.removals.shadow(place.path, old.socket().clone());
+                    self.removals.remove(old.path().to_owned(), old.socket());
                     self.files.retired.push(old.retire());
                 }
                 self.files.owner_watch = None;

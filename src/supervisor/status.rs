@@ -202,9 +202,7 @@ impl Runner {
         let cause = match driver.phase() {
             Phase::Conflict => driver.obstacle().map(Obstacle::cause),
             Phase::Rejected => driver.refusal().map(refusal::cause),
-            Phase::WaitingForKubelet => driver
-                .waits_for_a_restart_of_the_kubelet()
-                .then_some(Cause::DirectoryReplaced),
+            Phase::WaitingForKubelet => driver.why_the_kubelet_is_late(),
             Phase::WaitingForDriver | Phase::Registered | Phase::Withdrawn => {
                 driver.is_silent().then_some(self.silence)
             }

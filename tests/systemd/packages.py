@@ -157,8 +157,13 @@ def an_upgrade_leaves_a_disabled_unit_disabled_and_stopped(node):
 def an_upgrade_leaves_a_stopped_unit_stopped(node):
     node.settle()
     node.systemctl("stop", UNIT)
-    for package in (node.deb, node.next_deb):
-        install_deb(node, package)
+    reconfigure = f"/var/lib/dpkg/info/{NAME}.postinst", "configure", "0.1"
+    for act in (
+        lambda: install_deb(node, node.deb),
+        lambda: node.run(*reconfigure),
+        lambda: install_deb(node, node.next_deb),
+    ):
+        act()
         state = node.show("ActiveState", "UnitFileState")
         assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state
     # A package that comes back after its removal starts its daemon, which runs at the next upgrade.
@@ -166,7 +171,7 @@ def an_upgrade_leaves_a_stopped_unit_stopped(node):
     for package in (node.deb, node.next_deb):
         install_deb(node, package)
         assert node.is_active(), "it was not started"
-    assert not node.path(f"/run/{NAME}.stopped").exists(), "the mark of the upgrade is left"
+    assert not node.path(f"/run/{NAME}.start").exists(), "the mark of the upgrade is left"
 
 
 def keeps_the_timer_as_it_was(node, *upgrades):

@@ -83,7 +83,7 @@ fn a_plugins_dir_that_is_missing_is_a_problem_of_the_node() {
     let away = scene.node.root().join("away");
     fs::rename(&plugins, &away).unwrap();
     let missing = format!(
-        "plugins_dir: {} does not exist (is {} mounted?), so that",
+        "plugins_dir: {} is missing (is {} mounted?), so that",
         plugins.display(),
         plugins.parent().unwrap().display()
     );

@@ -11,7 +11,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::setup;
 
-const RELOAD: &str = "one directory or two since the configuration was loaded";
+const RELOAD: &str = "now; to use them so: node-storage-driver-registrar reload";
 
 /// The link in the kubelet's directory leads to the registrar's hidden socket beside it.
 #[track_caller]
@@ -99,6 +99,14 @@ fn mounted_over(the_kubelets: bool, is_reloaded: bool) {
         wait_one_directory(&scene);
     } else {
         scene.reason(NAME, "conflict", RELOAD);
+        let output = scene.registrar.run_cli(["doctor", "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let fault = &report["findings"][0];
+        assert_eq!(fault["level"], "fault", "{report:#}");
+        assert_eq!(
+            fault["fix"], "node-storage-driver-registrar reload",
+            "{report:#}"
+        );
     }
     mounts.unmount(if the_kubelets { &theirs } else { &ours });
     if is_reloaded {

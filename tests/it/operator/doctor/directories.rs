@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 
+use bed::eventually;
 use bed::scene::{NAME, OTHER, SOON};
-use bed::{eventually, stdout};
 
-use super::{doctor, findings, finds, first_is, notes, only, proc};
+use super::{doctor, findings, finds, first_is, notes, only};
 use crate::setup;
 
 #[test]
@@ -65,24 +65,29 @@ fn a_node_without_any_driver_is_a_warning_that_says_how_to_have_one() {
 }
 
 #[test]
-fn a_wrong_plugins_dir_is_printed_once_with_its_drivers_and_asks_for_the_mount() {
-    let scene = setup().drivers(&[NAME, OTHER]).set();
-    let plugins = scene.node.plugins_dir();
-    fs::remove_dir(&plugins).unwrap();
-    let output = doctor(&scene);
-    let parent = plugins.parent().unwrap().display();
-    let words = format!("{} is missing (is {parent} mounted?)", plugins.display());
-    first_is(&output, "csi.sock", &words);
-    let findings = findings(&output);
-    let about_drivers = findings.iter().filter(|finding| finding["found"] == words);
-    assert_eq!(about_drivers.count(), 2, "{findings:#?}");
-    let proc = proc(&scene).display().to_string();
-    let said = stdout(&scene.registrar.run_cli(["doctor", "--proc", &proc]));
-    assert_eq!(said.matches("is missing (is ").count(), 1, "{said}");
-    assert!(
-        said.contains(&format!("fault: {NAME}, {OTHER}: csi.sock\n")),
-        "{said}"
-    );
+fn a_wrong_plugins_dir_is_one_fault_that_asks_for_the_mount() {
+    // Without the daemon, and with its note about discovery.
+    for is_running in [false, true] {
+        let mut scene = setup().discovery().drivers(&[NAME, OTHER]).set();
+        let plugins = scene.node.plugins_dir();
+        fs::remove_dir(&plugins).unwrap();
+        if is_running {
+            scene.registrar.start();
+            scene.reason(NAME, "waiting-for-driver", "is missing (is ");
+        }
+        let output = doctor(&scene);
+        let parent = plugins.parent().unwrap().display();
+        let words = format!("{} is missing (is {parent} mounted?)", plugins.display());
+        first_is(&output, "plugins_dir", &words);
+        let findings = findings(&output);
+        let about = findings.iter().filter(|finding| {
+            finding["found"]
+                .as_str()
+                .unwrap()
+                .contains("is missing (is ")
+        });
+        assert_eq!(about.count(), 1, "{findings:#?}");
+    }
 }
 
 #[test]

@@ -91,8 +91,9 @@ pub(crate) fn is_same(a: &Path, b: &Path) -> Option<bool> {
 
 /// The topmost directory on the way to `path` that is missing, or `path` itself; none if `path` exists.
 pub(crate) fn missing(path: &Path) -> Option<&Path> {
-    let above = path.ancestors();
-    above.take_while(|above| !above.exists()).last()
+    // A directory that we may not look into is not missing.
+    let is_gone = |path: &&Path| fs::metadata(path).is_err_and(|error| is_missing(&error));
+    path.ancestors().take_while(is_gone).last()
 }
 
 /// Asks for the mount that may be missing, by the nearest directory that exists above the topmost directory
@@ -152,5 +153,20 @@ mod tests {
     fn a_relative_path_has_a_parent_without_a_name() {
         make(Path::new("")).unwrap();
         make(Path::new("src")).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_looked_at_is_not_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (there, round) = (dir.path().join("a"), dir.path().join("round"));
+        std::os::unix::fs::symlink(&round, &round).unwrap();
+        assert_eq!(missing_words(&round.join("plugins")), None);
+        let words = format!(
+            "{} is missing (is {} mounted?)",
+            there.display(),
+            dir.path().display()
+        );
+        assert_eq!(missing_words(&there.join("plugins")), Some(words));
+        assert_eq!(missing_words(dir.path()), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The directories: they exist, we may write to them, and no other user may.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,16 +19,15 @@ use crate::os::text::quoted_path;
 /// The check of plugins_dir.
 pub(super) const PLUGINS_DIR: &str = "plugins_dir";
 
-/// plugins_dir is missing: a fault for the drivers that are declared below it, and a warning for discovery. The
+/// plugins_dir is missing: a fault for the drivers that belong below it, and a warning for discovery alone. The
 /// registrar never creates it.
-pub(super) fn missing_plugins_dir(
-    Inputs {
+pub(super) fn missing_plugins_dir(inputs: &Inputs, drivers: &BTreeSet<String>) -> Option<Finding> {
+    let Inputs {
         settings, reach, ..
-    }: &Inputs,
-) -> Option<Finding> {
+    } = inputs;
     let plugins_dir = &settings.plugins_dir;
-    let mut declared = settings.drivers.values();
-    let is_needed = declared.any(|driver| driver.csi_socket.starts_with(plugins_dir));
+    let is_below = |id: &String| settings.driver(id).csi_socket.starts_with(plugins_dir);
+    let is_needed = drivers.iter().any(is_below);
     if !is_needed && !settings.discovery.enabled || reach.may_hang(plugins_dir) {
         return None;
     }

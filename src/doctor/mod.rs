@@ -75,7 +75,7 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
     // Without its directories no driver gets any further, and each driver would repeat that.
     let is_blocked = has_fault(&node);
     let mut findings = node;
-    let plugins_dir = directories::missing_plugins_dir(inputs);
+    let plugins_dir = directories::missing_plugins_dir(inputs, &drivers);
     let has_directory = |id: &&String| {
         let socket = inputs.settings.driver(id).csi_socket;
         plugins_dir.is_none() || !socket.starts_with(&inputs.settings.plugins_dir)

@@ -62,7 +62,7 @@ mod tests {
         for (words, note) in [
             ("not", "http is not served: the address is in use"),
             ("state.json", "cannot write /run/state.json: no space left"),
-            ("/v does not exist", "plugins_dir: /v does not exist2"),
+            ("/v is missing", "plugins_dir: /v is missing2"),
         ] {
             assert!(!is_said(note, &[found("registered", words)]), "{note}");
         }

@@ -74,8 +74,7 @@ impl Registration<'_> {
         }
         let Some(driver) = shown else {
             let found = "the daemon runs with a configuration that does not have this driver yet";
-            let fix = "node-storage-driver-registrar reload";
-            return Some(Finding::fault("daemon", found, fix));
+            return Some(Finding::fault("daemon", found, RELOAD));
         };
         let Driver { id, reason, .. } = driver;
         let mut phases = Phase::ALL.into_iter();
@@ -87,7 +86,11 @@ impl Registration<'_> {
             }
             Some(Phase::Conflict) => {
                 let fix = conflict_fix(driver, self.rival_service());
-                Finding::fault("another owner", reason, fix)
+                let check = match driver.cause() {
+                    Cause::OtherLayout => "directories",
+                    _ => "another owner",
+                };
+                Finding::fault(check, reason, fix)
             }
             // A kubelet that does not find csi.sock reports only that its call failed.
             Some(Phase::Rejected) => self.blind().unwrap_or_else(|| {
@@ -148,7 +151,7 @@ impl Registration<'_> {
             Ok(held) => {
                 let [link, held, target] = [&link, &held, &target].map(|path| path.display());
                 let found = format!("{link} points to {held}, not to {target}");
-                Finding::fault("link", found, "node-storage-driver-registrar reload")
+                Finding::fault("link", found, RELOAD)
             }
             Err(error) => {
                 let found = format!("cannot read the link {}: {error}", link.display());
@@ -170,7 +173,9 @@ fn not_registered(driver: &Driver) -> Finding {
     let see = "see journalctl -u kubelet | grep -i plugin";
     // The kubelet's own back-off: an announcement does not shorten it.
     if driver.cause() == Cause::KubeletSilent {
-        let fix = format!("wait 2 minutes; then {see}");
+        let fix = format!(
+            "wait, if the kubelet or the daemon has started within the last 2 minutes; else {see}"
+        );
         return Finding::fault("kubelet registering", &driver.reason, fix);
     }
     let found = "the link is right and a kubelet runs, but it has not registered the driver";

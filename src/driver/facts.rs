@@ -84,10 +84,18 @@ impl Driver {
         if self.waits_for_a_restart_of_the_kubelet() {
             Some(Cause::DirectoryReplaced)
         } else {
-            self.announcer
-                .is_unanswered()
-                .then_some(Cause::KubeletSilent)
+            self.is_uncalled().then_some(Cause::KubeletSilent)
         }
+    }
+
+    /// A kubelet runs, and may wait in its own back-off for the link's path.
+    pub(super) fn is_uncalled(&self) -> bool {
+        use Unregistered::{KubeletEnded, NotYet};
+        let is_plain = matches!(
+            self.registration,
+            RegistrationState::Unregistered(NotYet | KubeletEnded)
+        );
+        is_plain && self.announcer.is_unanswered()
     }
 
     pub(crate) fn advertised(&self) -> &AdvertisedInfo {

@@ -152,7 +152,7 @@ impl Driver {
             return String::new();
         };
         let words = match why {
-            Unregistered::NotYet | Unregistered::KubeletEnded if self.announcer.is_unanswered() => {
+            _ if self.is_uncalled() => {
                 "the kubelet runs and has not called since the link was recreated; after failed calls it \
                  waits up to 2 minutes before the next one"
             }

@@ -43,6 +43,23 @@ pub(super) struct DriverFiles {
     pub(super) link_missing: bool,
 }
 
+impl DriverFiles {
+    /// Ends the service and removes its socket, where it was bound: as it was last seen, or as it was bound. False
+    /// without a service.
+    pub(super) fn remove_socket(
+        &mut self,
+        seen: Option<&Identity>,
+        removals: &mut Removals,
+    ) -> bool {
+        let service = self.service.take();
+        if let Some(service) = &service {
+            let identity = seen.unwrap_or(service.socket());
+            removals.remove(service.path().to_owned(), identity);
+        }
+        service.is_some()
+    }
+}
+
 /// The disk, for one step of one driver, with the parts of the supervisor that a step may change.
 pub(super) struct Disk<'a> {
     pub(super) key: RunnerKey,
@@ -118,10 +135,11 @@ impl Disk<'_> {
     }
 
     fn unserve(&mut self, name: &DriverName, identity: Option<Identity>) {
-        self.files.service = None;
         self.files.retired.clear();
         let path = self.layout.socket(name);
-        if let Some(identity) = identity.or_else(|| dead_socket(&path)) {
+        if !self.files.remove_socket(identity.as_ref(), self.removals)
+            && let Some(identity) = dead_socket(&path)
+        {
             self.removals.remove(path, &identity);
         }
         self.names.release(name, self.key);

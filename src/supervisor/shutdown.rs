@@ -153,9 +153,8 @@ impl Runner {
         if let Some((name, identity)) = self.driver.links() {
             removals.remove(layout.link(name), identity);
         }
-        if let Some(service) = self.files.service.take() {
-            removals.remove(service.path().to_owned(), service.socket());
-        }
+        let socket = self.driver.serves().map(|(_, identity)| identity);
+        self.files.remove_socket(socket, removals);
         self.driver.was_withdrawn();
     }
 }

@@ -157,15 +157,18 @@ def an_upgrade_leaves_a_disabled_unit_disabled_and_stopped(node):
 def an_upgrade_leaves_a_stopped_unit_stopped(node):
     node.settle()
     node.systemctl("stop", UNIT)
-    reconfigure = f"/var/lib/dpkg/info/{NAME}.postinst", "configure", "0.1"
+    postinst = f"/var/lib/dpkg/info/{NAME}.postinst"
     for act in (
         lambda: install_deb(node, node.deb),
-        lambda: node.run(*reconfigure),
+        lambda: node.run(postinst, "configure", "0.1"),
         lambda: install_deb(node, node.next_deb),
     ):
         act()
         state = node.show("ActiveState", "UnitFileState")
         assert state == {"ActiveState": "inactive", "UnitFileState": "enabled"}, state
+    # A removal stops the daemon; one that is aborted starts it again.
+    node.run(postinst, "abort-remove")
+    assert node.is_active(), "it was not started"
     # A package that comes back after its removal starts its daemon, which runs at the next upgrade.
     node.run("dpkg", "-r", NAME, timeout=120)
     for package in (node.deb, node.next_deb):

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use bed::scene::{NAME, SOON};
-use bed::{Mounts, Scene, eventually, identity, wire};
+use bed::scene::{NAME, OTHER, SOON};
+use bed::{Behaviour, Mounts, Scene, eventually, identity, wire};
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 use crate::setup;
@@ -67,6 +67,34 @@ fn a_link_that_makes_one_directory_of_two_waits_for_a_reload() {
     let left = fs::read_dir(scene.node.plugins_registry()).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
     assert_eq!(left, [scene.node.link(NAME)]);
+}
+
+/// The driver leaves its name while its socket is out of the way.
+#[test]
+fn a_socket_goes_where_it_was_bound_also_when_its_directory_leads_elsewhere() {
+    let mut scene = setup().set();
+    let registry = scene.node.registry_dir();
+    let real = registry.with_file_name("real");
+    fs::create_dir_all(&real).unwrap();
+    symlink(&real, &registry).unwrap();
+    scene.registrar.start();
+    let mut driver = scene.node.driver(NAME);
+    scene.wait_published(NAME);
+    let away = registry.with_file_name("away");
+    symlink(scene.node.plugins_registry(), &away).unwrap();
+    let exchange = RenameFlags::RENAME_EXCHANGE;
+    renameat2(AT_FDCWD, &away, AT_FDCWD, &registry, exchange).unwrap();
+    scene.reason(NAME, "conflict", RELOAD);
+    driver.kill();
+    driver.restart(Behaviour::named(OTHER));
+    let has_left = |driver: &bed::DriverStatus| driver.name.as_deref() == Some(OTHER);
+    scene
+        .registrar
+        .wait_driver("another name", NAME, SOON, has_left);
+    scene.registrar.succeed(&["reload"]);
+    eventually("the socket is removed", SOON, || {
+        fs::read_dir(&real).unwrap().next().is_none()
+    });
 }
 
 /// Whichever of the two is mounted over the other. When the mount ends without a reload, nothing has happened.

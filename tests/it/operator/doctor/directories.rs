@@ -90,6 +90,22 @@ fn a_wrong_plugins_dir_is_one_fault_that_asks_for_the_mount() {
     }
 }
 
+/// Nobody has declared the driver, and a kubelet has it.
+#[test]
+fn a_missing_plugins_dir_of_a_discovered_driver_is_a_fault() {
+    let scene = setup().discovery().started();
+    let _kubelet = scene.node.kubelet();
+    let driver = scene.node.driver(NAME);
+    scene.phase(NAME, "registered");
+    drop(driver);
+    let plugins = scene.node.plugins_dir();
+    fs::rename(&plugins, plugins.with_file_name("away")).unwrap();
+    scene.reason(NAME, "registered", "driver not responding");
+    let output = doctor(&scene);
+    first_is(&output, "plugins_dir", "is missing (is ");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
 #[test]
 fn a_wrong_plugins_dir_without_any_declared_driver_is_a_warning() {
     let scene = setup().discovery().started();

@@ -26,8 +26,7 @@ pub(super) fn missing_plugins_dir(inputs: &Inputs, drivers: &BTreeSet<String>) -
         settings, reach, ..
     } = inputs;
     let plugins_dir = &settings.plugins_dir;
-    let is_below = |id: &String| settings.driver(id).csi_socket.starts_with(plugins_dir);
-    let is_needed = drivers.iter().any(is_below);
+    let is_needed = drivers.iter().any(|id| inputs.is_in_plugins_dir(id));
     if !is_needed && !settings.discovery.enabled || reach.may_hang(plugins_dir) {
         return None;
     }

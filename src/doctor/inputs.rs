@@ -34,6 +34,12 @@ impl Inputs {
         ids
     }
 
+    /// The driver's socket belongs below plugins_dir.
+    pub(super) fn is_in_plugins_dir(&self, id: &str) -> bool {
+        let socket = self.settings.driver(id).csi_socket;
+        socket.starts_with(&self.settings.plugins_dir)
+    }
+
     /// The drivers as the daemon shows them.
     pub(super) fn shown(&self) -> &[Driver] {
         self.daemon.as_ref().map_or(&[], |status| &status.drivers)

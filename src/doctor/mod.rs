@@ -76,10 +76,7 @@ async fn check(inputs: &Inputs) -> Vec<Finding> {
     let is_blocked = has_fault(&node);
     let mut findings = node;
     let plugins_dir = directories::missing_plugins_dir(inputs, &drivers);
-    let has_directory = |id: &&String| {
-        let socket = inputs.settings.driver(id).csi_socket;
-        plugins_dir.is_none() || !socket.starts_with(&inputs.settings.plugins_dir)
-    };
+    let has_directory = |id: &&String| plugins_dir.is_none() || !inputs.is_in_plugins_dir(id);
     if !is_blocked {
         for id in drivers.iter().filter(has_directory) {
             for mut finding in registration::check(inputs, &kubelets, id).await {
